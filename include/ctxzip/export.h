@@ -1,0 +1,3 @@
+#pragma once
+
+#define CTXZIP_API __attribute__((visibility("default")))

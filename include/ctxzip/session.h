@@ -1,0 +1,76 @@
+// Asking a zipped context.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ctxzip/context.h"
+#include "ctxzip/export.h"
+
+namespace ctxzip {
+
+enum class StopReason { kEnd, kLength, kStopString, kCancelled };
+CTXZIP_API std::string_view stop_reason_name(StopReason reason);
+
+struct SamplingOptions {
+  double temperature = 0;  // 0: greedy
+  int top_k = 40;          // 0: off; this and the next two only act when temperature > 0
+  double top_p = 0.95;
+  double min_p = 0.05;
+  uint32_t seed = 0;
+};
+
+struct AskOptions {
+  int64_t max_tokens = 256;
+  SamplingOptions sampling;
+  std::vector<std::string> stop;  // generation ends before the first of these; not part of the text
+  bool think = false;             // let a reasoning template think
+  // Called with whole UTF-8 characters as they become certain (never part of a stop string); the
+  // pieces together are Answer::text. Return false to stop (StopReason::kCancelled).
+  std::function<bool(std::string_view piece)> on_text;
+  const CancelToken* cancel = nullptr;
+};
+
+struct Answer {
+  std::string text;
+  std::vector<Token> tokens;
+  StopReason stop_reason = StopReason::kEnd;
+  int64_t prompt_tokens = 0;              // fed before the first output token
+  int64_t context_tokens_prefilled = 0;   // of the zipped context: always 0, counted not assumed
+  int64_t output_tokens = 0;
+  double prompt_s = 0;
+  double decode_s = 0;
+};
+
+namespace detail {
+struct SessionState;
+}
+
+// One conversation over one Context. Not thread-safe; any number of sessions share a Context.
+class CTXZIP_API Session {
+ public:
+  explicit Session(const Context& context);
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  // Answers over the pristine context: rows of the question and answer are dropped afterwards.
+  // Throws Error: kInvalidArgument, kTooLong (nothing left to answer in), kOutOfMemory.
+  Answer ask(std::string_view question, const AskOptions& options = {});
+
+  // The same, but the turn stays: later turns see it, and only new tokens are processed.
+  Answer chat(std::string_view message, const AskOptions& options = {});
+  // Drops all chat turns.
+  void reset();
+  // Tokens held by chat turns.
+  int64_t turn_tokens() const;
+
+ private:
+  std::unique_ptr<detail::SessionState> state_;
+};
+
+}  // namespace ctxzip

@@ -1,0 +1,63 @@
+// Compressing a text into a Context: prefill, score, select, compact.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ctxzip/context.h"
+#include "ctxzip/export.h"
+#include "ctxzip/model.h"
+#include "ctxzip/progress.h"
+
+namespace ctxzip {
+
+enum class Method { kKvzip, kRandom };
+// Whose scores compete for the budget: all heads of all layers, the heads of one layer, or each
+// head for itself.
+enum class Allocation { kGlobal, kLayer, kUniform };
+// What a reconstruction pass attends to: the whole cache (the paper), or prefix + chunk + itself.
+enum class ReconAttention { kFull, kLocal };
+
+// Exactly one budget is set; none means ratio 0.3.
+struct Budget {
+  std::optional<double> ratio;        // share of the evictable pairs, 0 < ratio <= 1
+  std::optional<int64_t> keep_tokens; // worth of whole tokens
+  std::optional<int64_t> size_bytes;  // KV rows on disk and in memory, prefix included
+  std::optional<double> quality;      // largest allowed delta_nll, nats per token
+};
+
+struct ZipOptions {
+  Budget budget;
+  Method method = Method::kKvzip;
+  Allocation allocation = Allocation::kGlobal;
+  ReconAttention recon_attention = ReconAttention::kFull;
+  int64_t chunk_tokens = 2048;        // at least 256 unless the context is shorter
+  std::optional<std::string> system;  // system prompt; the template's own default otherwise
+  bool allow_long = false;            // go past the trained length
+  bool self_check = true;
+  uint64_t seed = 0;                  // Method::kRandom
+  int64_t batch_tokens = 512;         // prefill batch
+  ProgressFn progress;
+  LogFn notice;                       // short contexts, smaller chunks, ...
+  const CancelToken* cancel = nullptr;
+};
+
+struct ZipEstimate {
+  int64_t context_tokens = 0;
+  int64_t prefix_tokens = 0;
+  int64_t kv_bytes_full = 0;
+  int64_t peak_bytes = 0;  // anonymous memory on top of the loaded model
+  double flops = 0;        // arithmetic of prefill and scoring together
+};
+
+// Throws as zip() does for texts that do not fit.
+CTXZIP_API ZipEstimate estimate_zip(const Model& model, std::string_view text,
+                                    const ZipOptions& options = {});
+
+// Throws Error: kInvalidArgument (options), kTooLong, kOutOfMemory, kCancelled. Invalid UTF-8 in
+// `text` is replaced by U+FFFD with a notice. An empty text is refused.
+CTXZIP_API Context zip(const Model& model, std::string_view text, const ZipOptions& options = {});
+
+}  // namespace ctxzip

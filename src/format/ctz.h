@@ -1,0 +1,56 @@
+// The .ctz file: a zipped context in a GGUF container. docs/format.md is the specification.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cache/zipped_rows.h"
+#include "core/file.h"
+#include "model/fingerprint.h"
+
+namespace ctxzip {
+
+constexpr uint32_t kCtzVersion = 1;
+
+// Everything of a file but its rows.
+struct CtzMeta {
+  ModelFingerprint model;
+  std::string model_name;   // for people; never a path
+
+  std::vector<int32_t> prefix_tokens;    // the protected head of the prompt
+  std::vector<int32_t> context_tokens;   // the document
+  std::vector<int32_t> question_tokens;  // between document and question
+  std::vector<int32_t> turn_tokens;      // between question and answer
+  std::vector<int32_t> next_turn_tokens; // between an answer and the next message of a chat
+  bool templated = false;                // false: plain prompt, no chat template
+
+  std::string method;
+  std::string allocation;
+  std::string recon_attention;
+  int64_t chunk_tokens = 0;
+  uint64_t seed = 0;
+  std::optional<double> delta_nll;
+  std::optional<double> delta_nll_probe;
+};
+
+struct CtzFile {
+  CtzMeta meta;
+  ZippedRows rows;      // its storage keeps the mapping or the buffer alive
+  int64_t file_bytes = 0;
+};
+
+// The file's bytes are a function of the arguments alone. `sink` gets them in order.
+void write_ctz(const CtzMeta& meta, const ZippedRows& rows, const WriteFn& sink);
+int64_t ctz_bytes(const CtzMeta& meta, const ZippedRows& rows);
+
+// Both verify every length before use and every checksum, and allocate in proportion to the bytes
+// there. Throws Error: kNotFound, kIo, kCorruptFile (names the place, what was found and expected),
+// kUnsupported (version, row type).
+CtzFile read_ctz(const std::string& path);
+CtzFile read_ctz(std::vector<std::byte> bytes);
+
+}  // namespace ctxzip

@@ -1,0 +1,98 @@
+// Attention of a group of query heads over the rows of one KV head, and reconstruction scores.
+//
+// Every function is noexcept, allocates nothing and computes one work item on one thread; results
+// depend on the arguments only, never on threads or addresses. Arithmetic is float32 (ref: double).
+// A query head group shares one KV head: each row is read once for the whole group.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kernels/row_type.h"
+
+namespace ctxzip {
+
+// Rows of one KV head. K and V rows are contiguous, (n_stored, head_dim), of the RowType in use.
+// With `index` null the rows are 0..n_rows-1, else the n_rows ascending rows it lists.
+struct Segment {
+  const void* k = nullptr;
+  const void* v = nullptr;
+  int64_t n_rows = 0;
+  const uint32_t* index = nullptr;
+};
+
+struct AttentionShape {
+  RowType row_type = RowType::kF16;
+  int64_t head_dim = 0;  // of K and V, a multiple of 8 up to 256
+  int64_t group = 1;     // query heads per KV head, up to kMaxGroup
+  float scale = 1;       // multiplies q.k
+};
+
+constexpr int64_t kMaxGroup = 64;
+constexpr int64_t kMaxHeadDim = 256;
+// Decode splits a segment into blocks of this many rows, counted from its start.
+constexpr int64_t kRowsPerBlock = 512;
+// attend_tile takes at most this many query tokens.
+constexpr int64_t kMaxTileTokens = 32;
+
+// Query token t's head g is q[t * token_stride + g * head_dim], outputs likewise; strides in floats.
+struct Queries {
+  const float* data = nullptr;
+  int64_t n_tokens = 0;
+  int64_t token_stride = 0;
+};
+
+// What a tile attends to. Segments are taken in order. In the segment `causal` (-1: none) token t
+// sees the first causal_rows + t rows, in all others every row.
+struct TileSegments {
+  std::span<const Segment> segments;
+  int causal = -1;
+  int64_t causal_rows = 0;
+  // lse (if asked for) covers the first n_lse_segments segments only.
+  int n_lse_segments = 0;
+};
+
+struct AttentionKernels {
+  std::string_view name;  // "ref", "tuned"
+
+  // Bytes of scratch (64-byte aligned) one call of attend_tile or column_max needs.
+  size_t (*scratch_bytes)(const AttentionShape& shape) noexcept;
+
+  // out (n_tokens, group, head_dim) = softmax(scale q.k) v over all segments; zeros for a token that
+  // sees no row. `lse` (n_tokens, group), may be null: log-sum-exp of the scaled scores over the
+  // first n_lse_segments, -inf when they are empty. `out.data` may be null when only lse is wanted;
+  // then only those first segments are read.
+  void (*attend_tile)(const AttentionShape& shape, const Queries& q, const TileSegments& over,
+                      float* out, int64_t out_token_stride, float* lse, std::byte* scratch) noexcept;
+
+  // One decode token over rows [begin, end) of a segment: partial is (group, head_dim + 2) floats,
+  // each head's un-normalised output, then its maximum score and its sum of exponentials relative
+  // to that maximum (-inf and 0 for an empty range).
+  void (*attend_block)(const AttentionShape& shape, const float* q, const Segment& segment,
+                       int64_t begin, int64_t end, float* partial) noexcept;
+
+  // Merges n_blocks partials in order into out (group, head_dim); zeros when all are empty.
+  void (*merge_blocks)(const AttentionShape& shape, const float* partials, int64_t n_blocks,
+                       float* out) noexcept;
+
+  // best[c] = max(best[c], max over tokens and group of (scale q.k_c - lse)) for columns
+  // c in [begin, end) of `columns`; best has columns.n_rows entries. Tokens whose lse is -inf are
+  // skipped. (KVzip's score before exp: arXiv 2505.23416, section 3.3.)
+  void (*column_max)(const AttentionShape& shape, const Queries& q, const float* lse,
+                     const Segment& columns, int64_t begin, int64_t end, float* best,
+                     std::byte* scratch) noexcept;
+};
+
+// The obvious scalar version in double precision: the oracle of the tests, selectable at run time.
+const AttentionKernels& ref_attention_kernels();
+// The fastest for this CPU (Highway's dynamic dispatch).
+const AttentionKernels& tuned_attention_kernels();
+// By name; null for an unknown one.
+const AttentionKernels* find_attention_kernels(std::string_view name);
+
+// The instruction set that the tuned kernels run on, for `ctxzip bench` and reports.
+std::string_view tuned_target_name();
+
+}  // namespace ctxzip
