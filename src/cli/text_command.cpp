@@ -40,9 +40,7 @@ int run(const TextFlags& flags) {
 
 Run add_text(CLI::App& app) {
   auto flags = std::make_shared<TextFlags>();
-  app.add_option("FILE", flags->file, "A file made by `ctxzip zip`")
-      ->required()
-      ->type_name("FILE.ctz");
+  add_ctz_file(app, flags->file);
   add_model_options(app, flags->model, "the one that the file was made with");
   add_output_options(app, flags->output);
   app.footer(
