@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/answer_output.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/common_options.h"
 #include "cli/exit_code.h"

@@ -158,7 +158,9 @@ int run(ZipFlags& flags) {
   };
   bar.status("loading the model");
   const Model model = load_model(path, flags.model.load);
-  const ZipEstimate estimate = estimate_zip(model, text, flags.zip);
+  ZipOptions silent = flags.zip;
+  silent.notice = {};  // the zip itself brings the notices
+  const ZipEstimate estimate = estimate_zip(model, text, silent);
   const double seconds = estimated_seconds(estimate, model, flags.model.load.n_threads);
   bar.clear();
   if (is_terminal(STDERR_FILENO)) {
