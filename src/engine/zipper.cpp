@@ -6,6 +6,7 @@
 
 #include "core/fail.h"
 #include "core/memory.h"
+#include "engine/prompts.h"
 #include "score/kvzip.h"
 #include "score/random.h"
 #include "select/select.h"

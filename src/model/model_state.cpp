@@ -8,6 +8,7 @@
 
 #include "core/fail.h"
 #include "core/hash.h"
+#include "kernels/row_type.h"
 
 namespace ctxzip {
 namespace {

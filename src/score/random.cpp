@@ -1,5 +1,7 @@
 #include "score/random.h"
 
+#include <cstddef>
+
 namespace ctxzip {
 namespace {
 
