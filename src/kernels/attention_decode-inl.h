@@ -154,18 +154,25 @@ void add_part(D d, const T* const* rows, int64_t n_rows, int64_t head_dim,
 template <class Body>
 HWY_INLINE void with_part_size(int64_t n, const Body& body) {
   switch (n) {
-    case 1: return body(std::integral_constant<int, 1>());
-    case 2: return body(std::integral_constant<int, 2>());
-    case 3: return body(std::integral_constant<int, 3>());
-    case 4: return body(std::integral_constant<int, 4>());
-    case 5: return body(std::integral_constant<int, 5>());
-    default: return body(std::integral_constant<int, kMaxPartHeads>());
+    case 1:
+      return body(std::integral_constant<int, 1>());
+    case 2:
+      return body(std::integral_constant<int, 2>());
+    case 3:
+      return body(std::integral_constant<int, 3>());
+    case 4:
+      return body(std::integral_constant<int, 4>());
+    case 5:
+      return body(std::integral_constant<int, 5>());
+    default:
+      return body(std::integral_constant<int, kMaxPartHeads>());
   }
 }
 
 // Turns one head's scores into exponentials relative to its running maximum.
 template <class D>
-HWY_INLINE void softmax_step(D d, float* weights, int64_t n_rows, int64_t head_dim, float* head_out) {
+HWY_INLINE void softmax_step(D d, float* weights, int64_t n_rows, int64_t head_dim,
+                             float* head_out) {
   float& max = head_out[head_dim];
   float& sum = head_out[head_dim + 1];
   const int64_t padded = pad_scores(weights, n_rows);

@@ -258,8 +258,9 @@ void write_outputs(const AttentionShape& shape, int64_t n_tokens, const TileScra
     float* to = out + m / shape.group * out_token_stride + m % shape.group * shape.head_dim;
     for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
       const int64_t panel = m / kPanelQueries * n_dim_panels + dim / kPanelCols;
-      to[dim] = scale * scratch.out[(panel * kPanelQueries + m % kPanelQueries) * kPanelCols +
-                                    dim % kPanelCols];
+      to[dim] =
+          scale *
+          scratch.out[(panel * kPanelQueries + m % kPanelQueries) * kPanelCols + dim % kPanelCols];
     }
   }
 }

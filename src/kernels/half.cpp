@@ -2,10 +2,9 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/half.cpp"
-#include "kernels/targets.h"
-
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/targets.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ctxzip {
