@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <limits>
+#include <memory>
+
+#include "cli/answer_output.h"
+#include "cli/command.h"
+#include "cli/common_options.h"
+#include "cli/exit_code.h"
+#include "cli/input_text.h"
+#include "cli/interrupt.h"
+#include "cli/model_locator.h"
+#include "cli/progress_bar.h"
+#include "cli/standard_output.h"
+#include "cli/terminal.h"
+
+namespace ctxzip::cli {
+namespace {
+
+struct AskFlags {
+  std::string file;
+  std::vector<std::string> questions;
+  OutputOptions output;
+  ModelFlags model;
+  AskOptions ask;
+};
+
+// "-" stands for the lines of standard input.
+std::vector<std::string> all_questions(const std::vector<std::string>& given) {
+  std::vector<std::string> questions;
+  bool stdin_read = false;
+  for (const std::string& question : given) {
+    if (question != "-") {
+      questions.push_back(question);
+      continue;
+    }
+    if (stdin_read) throw CLI::ValidationError("QUESTION", "'-' may be given once");
+    stdin_read = true;
+    for (std::string& line : read_question_lines()) questions.push_back(std::move(line));
+  }
+  return questions;
+}
+
+int run(AskFlags& flags) {
+  const std::vector<std::string> questions = all_questions(flags.questions);
+  ProgressBar bar;
+  bar.status("loading the model");
+  const Context context = open_context(flags.file, flags.model.model, flags.model.load);
+  bar.clear();
+  Session session(context);
+  AnswerOutput output(flags.output.json, questions.size() > 1);
+  const InterruptScope interrupt;
+  flags.ask.cancel = interrupt.token();
+  flags.ask.on_text = output.streaming();
+  for (const std::string& question : questions) {
+    output.begin(question);
+    try {
+      output.end(session.ask(question, flags.ask));
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kCancelled) throw;
+      output.fail(error);
+    }
+    if (interrupt.token()->cancelled()) break;
+  }
+  if (flags.output.json) print_json({{"file", flags.file}, {"answers", output.answers()}});
+  return interrupt.token()->cancelled() ? interrupted_exit_code() : output.exit_code();
+}
+
+}  // namespace
+
+Run add_ask(CLI::App& app) {
+  auto flags = std::make_shared<AskFlags>();
+  app.add_option("FILE", flags->file, "A file made by `ctxzip zip`")
+      ->required()
+      ->type_name("FILE.ctz");
+  app.add_option("QUESTION", flags->questions,
+                 "Questions, each answered by itself; - reads one a line from standard input")
+      ->required()
+      ->type_name("")
+      ->allow_extra_args(false)
+      ->expected(1, std::numeric_limits<int>::max());
+  add_model_options(app, flags->model, "the one that the file was made with");
+  add_answer_options(app, flags->ask);
+  add_output_options(app, flags->output);
+  app.footer(
+      "Examples:\n"
+      "  ctxzip ask manual.ctz \"How is it started?\" \"How is it stopped?\"\n"
+      "  ctxzip ask manual.ctz - --json --max-tokens 64 < questions.txt");
+  return [flags] { return run(*flags); };
+}
+
+}  // namespace ctxzip::cli

@@ -1,0 +1,19 @@
+#include <array>
+
+#include "cli/command.h"
+
+namespace ctxzip::cli {
+
+std::span<const Command> commands() {
+  static constexpr std::array kCommands{
+      Command{"zip", "Compress a text into a .ctz that questions can be asked of", add_zip},
+      Command{"ask", "Ask a .ctz one or more independent questions", add_ask},
+      Command{"chat", "Talk with a .ctz; later turns see earlier ones", add_chat},
+      Command{"inspect", "Show what a .ctz holds and what was kept", add_inspect},
+      Command{"text", "Print the document of a .ctz back", add_text},
+      Command{"model", "List, fetch and describe models", add_model},
+  };
+  return kCommands;
+}
+
+}  // namespace ctxzip::cli

@@ -1,0 +1,92 @@
+#include "cli/common_options.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "cli/arguments.h"
+#include "ctxzip/progress.h"
+
+namespace ctxzip::cli {
+namespace {
+
+constexpr int64_t kMaxThreads = 1024;
+
+const char* level_name(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "log";
+}
+
+void print_log(LogLevel level, std::string_view message) {
+  while (message.ends_with('\n')) message.remove_suffix(1);
+  if (!message.empty()) fmt::print(stderr, "{}: {}\n", level_name(level), message);
+}
+
+}  // namespace
+
+void add_output_options(CLI::App& app, OutputOptions& options) {
+  app.add_flag("--json", options.json, "Print one JSON object instead (fields: docs/cli.md)");
+  app.add_flag_callback(
+      "--verbose", [] { set_log_sink(print_log); }, "Messages of the engine on standard error");
+}
+
+void add_model_options(CLI::App& app, ModelFlags& flags, const std::string& default_model) {
+  app.add_option("-m,--model", flags.model,
+                 "A GGUF file or a name from `ctxzip model list` (default: " + default_model + ")")
+      ->type_name("MODEL");
+  add_integer(
+      app, "-t,--threads", {.min = 1, .max = kMaxThreads},
+      [&flags](int64_t n) { flags.load.n_threads = static_cast<int>(n); },
+      "Threads to compute with (default: one per core)");
+}
+
+void add_answer_options(CLI::App& app, AskOptions& options) {
+  constexpr const char* kGroup = "Answers";
+  SamplingOptions& sampling = options.sampling;
+  add_integer(
+      app, "-n,--max-tokens", {.min = 1}, [&](int64_t n) { options.max_tokens = n; },
+      fmt::format("Longest answer, in tokens (default: {})", options.max_tokens))
+      ->group(kGroup);
+  app.add_option("--stop", options.stop,
+                 "End an answer before this text; may be given several times")
+      ->type_name("TEXT")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(kGroup);
+  app.add_flag("--think", options.think, "Let a reasoning model think first")->group(kGroup);
+  add_real(
+      app, "--temp", {}, [&](double x) { sampling.temperature = x; },
+      "Temperature; 0 takes the likeliest token each time (default: 0)")
+      ->group(kGroup);
+  add_integer(
+      app, "--top-k", {.max = std::numeric_limits<int32_t>::max()},
+      [&](int64_t n) { sampling.top_k = static_cast<int>(n); },
+      fmt::format("Only the k likeliest tokens; 0: all (default: {})", sampling.top_k))
+      ->group(kGroup);
+  add_real(
+      app, "--top-p", {.max = 1, .min_excluded = true}, [&](double x) { sampling.top_p = x; },
+      fmt::format("Only the likeliest tokens of this joint probability (default: {})",
+                  sampling.top_p))
+      ->group(kGroup);
+  add_real(
+      app, "--min-p", {.max = 1}, [&](double x) { sampling.min_p = x; },
+      fmt::format("Only tokens this likely relative to the likeliest (default: {})",
+                  sampling.min_p))
+      ->group(kGroup);
+  add_integer(
+      app, "--seed", {.max = std::numeric_limits<uint32_t>::max()},
+      [&](int64_t n) { sampling.seed = static_cast<uint32_t>(n); }, "Seed of sampling (default: 0)")
+      ->group(kGroup);
+}
+
+}  // namespace ctxzip::cli

@@ -1,0 +1,29 @@
+// Flags that several commands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "ctxzip/model.h"
+#include "ctxzip/session.h"
+
+namespace ctxzip::cli {
+
+// --json and --verbose; every command has them.
+struct OutputOptions {
+  bool json = false;
+};
+void add_output_options(CLI::App& app, OutputOptions& options);
+
+// -m and --threads.
+struct ModelFlags {
+  std::optional<std::string> model;
+  ModelOptions load;
+};
+void add_model_options(CLI::App& app, ModelFlags& flags, const std::string& default_model);
+
+// --max-tokens, --stop, --temp and the other flags of generation.
+void add_answer_options(CLI::App& app, AskOptions& options);
+
+}  // namespace ctxzip::cli

@@ -1,0 +1,68 @@
+#include "cli/input_text.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <memory>
+
+#include "core/fail.h"
+
+namespace ctxzip::cli {
+namespace {
+
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
+std::string read_all(std::FILE* file, const std::string& name) {
+  std::string text;
+  char buffer[1 << 16];
+  while (const size_t n = std::fread(buffer, 1, sizeof buffer, file)) text.append(buffer, n);
+  if (std::ferror(file) != 0) {
+    fail(ErrorKind::kIo, "{}: cannot be read: {}", name, std::strerror(errno));
+  }
+  return text;
+}
+
+std::string read_text(const std::string& path) {
+  if (path == "-") return read_all(stdin, "standard input");
+  const File file(std::fopen(path.c_str(), "rb"));
+  if (!file) {
+    fail(errno == ENOENT ? ErrorKind::kNotFound : ErrorKind::kIo, "{}: cannot be opened: {}", path,
+         std::strerror(errno));
+  }
+  std::string text = read_all(file.get(), path);
+  if (text.starts_with("GGUF")) {
+    fail(ErrorKind::kUnsupported, "{}: is a GGUF or .ctz file; zip takes texts", path);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string read_texts(const std::vector<std::string>& paths) {
+  std::string all;
+  for (const std::string& path : paths) {
+    const std::string text = read_text(path);
+    if (!all.empty()) all += all.ends_with('\n') ? "\n" : "\n\n";
+    all += text;
+  }
+  if (all.find_first_not_of(" \t\r\n") == std::string::npos) {
+    fail(ErrorKind::kUnsupported, "{}: there is no text to zip",
+         paths.size() == 1 ? (paths[0] == "-" ? "standard input" : paths[0]) : "the files");
+  }
+  return all;
+}
+
+std::vector<std::string> read_question_lines() {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") != std::string::npos) lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace ctxzip::cli

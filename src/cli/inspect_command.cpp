@@ -1,0 +1,92 @@
+#include <unistd.h>
+
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/common_options.h"
+#include "cli/exit_code.h"
+#include "cli/inspect_tables.h"
+#include "cli/json_output.h"
+#include "cli/model_locator.h"
+#include "cli/standard_output.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+
+namespace ctxzip::cli {
+namespace {
+
+struct InspectFlags {
+  std::string file;
+  bool heads = false;
+  bool words = false;
+  OutputOptions output;
+  ModelFlags model;
+};
+
+std::vector<Word> read_words(const InspectFlags& flags) {
+  ModelOptions options = flags.model.load;
+  options.repack = false;  // only the tokenizer is used
+  return words_of(open_context(flags.file, flags.model.model, options));
+}
+
+Json inspect_json(const std::string& file, const FileInfo& info) {
+  Json json = {{"file", file},
+               {"file_bytes", info.file_bytes},
+               {"format_version", info.format_version},
+               {"model", info.model_name},
+               {"architecture", info.architecture},
+               {"model_fingerprint", info.model_fingerprint}};
+  json.update(report_json(info.report));
+  json["heads"] = heads_json(info.heads);
+  return json;
+}
+
+Json words_json(const std::vector<Word>& words) {
+  Json list = Json::array();
+  for (const Word& word : words) {
+    list.push_back({{"text", word.text}, {"kept_share", word.kept_share}});
+  }
+  return list;
+}
+
+int run(const InspectFlags& flags) {
+  const FileInfo info = inspect_file(flags.file);
+  if (flags.output.json) {
+    Json json = inspect_json(flags.file, info);
+    if (flags.words) json["words"] = words_json(read_words(flags));
+    print_json(json);
+    return kExitOk;
+  }
+  print_out(summary_table(flags.file, info));
+  if (flags.heads) {
+    print_out("\n" + heads_table(info));
+  } else if (!flags.words) {
+    print_out("\n" + layers_table(info));
+  }
+  if (flags.words) {
+    const bool colour = wants_colour(STDOUT_FILENO);
+    print_out("\n" + marks_legend(colour) + "\n\n");
+    print_out(marked_text(read_words(flags), colour) + "\n");
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+Run add_inspect(CLI::App& app) {
+  auto flags = std::make_shared<InspectFlags>();
+  app.add_option("FILE", flags->file, "A file made by `ctxzip zip`")
+      ->required()
+      ->type_name("FILE.ctz");
+  app.add_flag("--heads", flags->heads, "What each head kept, instead of a line per layer");
+  app.add_flag("--words", flags->words, "The text, with how much was kept of each word");
+  add_model_options(app, flags->model, "the one that the file was made with; --words needs it");
+  add_output_options(app, flags->output);
+  app.footer(
+      "Examples:\n"
+      "  ctxzip inspect manual.ctz --heads\n"
+      "  ctxzip inspect manual.ctz --words | less -R");
+  return [flags] { return run(*flags); };
+}
+
+}  // namespace ctxzip::cli

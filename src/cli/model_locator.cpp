@@ -1,0 +1,98 @@
+#include "cli/model_locator.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "cli/model_catalogue.h"
+#include "cli/model_index.h"
+#include "core/fail.h"
+
+namespace ctxzip::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored) && !fs::is_directory(path, ignored);
+}
+
+// Loads what is at `path`; nothing if it is not the model of that fingerprint.
+std::optional<Model> load_if(const std::string& path, const std::string& fingerprint,
+                             const ModelOptions& options) {
+  if (path.empty() || !is_file(path)) return std::nullopt;
+  try {
+    Model model = load_model(path, options);
+    if (model.info().fingerprint == fingerprint) return model;
+  } catch (const Error& error) {
+    // Another file took its place, or a model of the catalogue that this version cannot load.
+    if (error.kind() == ErrorKind::kOutOfMemory) throw;
+  }
+  return std::nullopt;
+}
+
+// Looks at the installed models of the catalogue that the index does not have yet.
+void index_installed_models() {
+  const auto known = known_models();
+  for (const CatalogueModel& entry : catalogue()) {
+    const std::string path = entry.path().string();
+    const bool indexed = std::any_of(known.begin(), known.end(),
+                                     [&](const KnownModel& m) { return m.path == path; });
+    // Mapped, not repacked: only the fingerprint is wanted.
+    if (!indexed && entry.installed()) load_if(path, "", {.repack = false});
+  }
+}
+
+[[noreturn]] void fail_without_model(const std::string& ctz_path, const FileInfo& info) {
+  std::string advice = "give its GGUF file with -m";
+  for (const CatalogueModel& entry : catalogue()) {
+    if (entry.gguf_name == info.model_name && !entry.installed()) {
+      advice += fmt::format(", or run `ctxzip model fetch {}`", entry.name);
+    }
+  }
+  fail(ErrorKind::kNotFound,
+       "{}: was made with the {} model '{}' (fingerprint {}), which was not found here: {}",
+       ctz_path, info.architecture, info.model_name, info.model_fingerprint, advice);
+}
+
+}  // namespace
+
+std::string model_path(const std::optional<std::string>& given) {
+  const CatalogueModel* const entry = given ? find_in_catalogue(*given) : &default_model();
+  if (entry != nullptr) {
+    if (!entry->installed()) {
+      fail(ErrorKind::kNotFound, "the {}model {} is not installed: run `ctxzip model fetch {}`{}",
+           given ? "" : "default ", entry->name, entry->name,
+           given ? "" : ", or give a GGUF file with -m");
+    }
+    return entry->path().string();
+  }
+  if (!is_file(*given)) {
+    fail(ErrorKind::kNotFound, "{}: no such file, and no name of the catalogue ({})", *given,
+         catalogue_names());
+  }
+  return *given;
+}
+
+Model load_model(const std::string& path, const ModelOptions& options) {
+  Model model = Model::load(path, options);
+  remember_model(model.info());
+  return model;
+}
+
+Context open_context(const std::string& ctz_path, const std::optional<std::string>& given_model,
+                     const ModelOptions& options) {
+  if (given_model) return Context::open(load_model(model_path(given_model), options), ctz_path);
+  const FileInfo info = inspect_file(ctz_path);
+  for (const bool searched : {false, true}) {
+    if (searched) index_installed_models();
+    const auto known = known_model(info.model_fingerprint);
+    if (!known) continue;
+    if (const auto model = load_if(known->path, info.model_fingerprint, options)) {
+      return Context::open(*model, ctz_path);
+    }
+  }
+  fail_without_model(ctz_path, info);
+}
+
+}  // namespace ctxzip::cli

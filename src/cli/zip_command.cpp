@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <limits>
+#include <memory>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/common_options.h"
+#include "cli/exit_code.h"
+#include "cli/input_text.h"
+#include "cli/interrupt.h"
+#include "cli/model_catalogue.h"
+#include "cli/model_locator.h"
+#include "cli/progress_bar.h"
+#include "cli/standard_output.h"
+#include "cli/terminal.h"
+#include "cli/zip_estimate.h"
+#include "cli/zip_report.h"
+#include "core/fail.h"
+#include "ctxzip/zip.h"
+
+namespace ctxzip::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ZipFlags {
+  std::vector<std::string> inputs;
+  std::string out;
+  OutputOptions output;
+  ModelFlags model;
+  ZipOptions zip;
+};
+
+void add_budget_flags(CLI::App& app, Budget& budget) {
+  const std::vector<CLI::Option*> flags{
+      add_real(
+          app, "-r,--ratio", {.max = 1, .min_excluded = true}, [&](double x) { budget.ratio = x; },
+          "Share of the cache to keep (default: 0.3)"),
+      add_integer(
+          app, "--keep", {.min = 1}, [&](int64_t n) { budget.keep_tokens = n; },
+          "Keep the worth of this many tokens"),
+      add_size(
+          app, "--size", [&](int64_t bytes) { budget.size_bytes = bytes; },
+          "Keep at most this many bytes: 200MiB, 1.5G, 512K"),
+      add_real(
+          app, "--quality", {}, [&](double x) { budget.quality = x; },
+          "Keep as little as loses at most this, in nats per token"),
+  };
+  for (CLI::Option* const flag : flags) {
+    flag->group("Budget, one of");
+    for (CLI::Option* const other : flags) {
+      if (other != flag) flag->excludes(other);
+    }
+  }
+}
+
+void add_method_flags(CLI::App& app, ZipOptions& zip) {
+  constexpr const char* kGroup = "Method";
+  add_choice<Method>(
+      app, "--method", {{"kvzip", Method::kKvzip}, {"random", Method::kRandom}},
+      [&](Method method) { zip.method = method; },
+      "What decides which pairs stay (default: kvzip; random is a baseline)")
+      ->group(kGroup);
+  add_choice<Allocation>(
+      app, "--allocation",
+      {{"global", Allocation::kGlobal},
+       {"layer", Allocation::kLayer},
+       {"uniform", Allocation::kUniform}},
+      [&](Allocation allocation) { zip.allocation = allocation; },
+      "Who shares the budget: all heads, the heads of a layer, nobody (default: global)")
+      ->group(kGroup);
+  add_choice<ReconAttention>(
+      app, "--recon-attention",
+      {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},
+      [&](ReconAttention attention) { zip.recon_attention = attention; },
+      "Scoring sees the whole text, or one chunk (faster) (default: full)")
+      ->group(kGroup);
+  add_integer(
+      app, "--chunk", {.min = 1}, [&](int64_t n) { zip.chunk_tokens = n; },
+      fmt::format("Tokens per scoring chunk (default: {})", zip.chunk_tokens))
+      ->group(kGroup);
+  add_integer(
+      app, "--seed", {}, [&](int64_t n) { zip.seed = static_cast<uint64_t>(n); },
+      "Seed of --method random (default: 0)")
+      ->group(kGroup);
+  app.add_flag_callback(
+         "--no-check", [&] { zip.self_check = false; }, "Do not measure the loss")
+      ->group(kGroup);
+}
+
+// Where the result goes; finds out before the work what could stop it from being written.
+std::string output_path(const ZipFlags& flags) {
+  const std::string& first = flags.inputs.front();
+  if (flags.out.empty() && first == "-") {
+    throw CLI::ValidationError("-o", "is needed when the text comes from standard input");
+  }
+  const std::string out =
+      flags.out.empty() ? fs::path(first).filename().string() + ".ctz" : flags.out;
+  if (out == "-") throw CLI::ValidationError("-o", "a .ctz cannot go to standard output");
+  std::error_code ignored;
+  for (const std::string& input : flags.inputs) {
+    if (input != "-" && fs::equivalent(input, out, ignored)) {
+      throw CLI::ValidationError("-o", "'" + out + "' is one of the texts to zip");
+    }
+  }
+  if (fs::is_directory(out, ignored)) fail(ErrorKind::kIo, "{}: is a folder", out);
+  const fs::path folder = fs::absolute(out).parent_path();
+  if (access(folder.c_str(), W_OK) != 0) {
+    fail(ErrorKind::kIo, "{}: the folder {} cannot be written to", out, folder.string());
+  }
+  return out;
+}
+
+void print_result(const ZipResult& result, bool json) {
+  if (json) return print_json(zip_json(result));
+  print_out(zip_table(result));
+}
+
+// The zip itself; notices are printed at once and kept.
+Context run_zip(const Model& model, const std::string& text, ZipFlags& flags,
+                const std::string& out, ProgressBar& bar) {
+  const InterruptScope interrupt;
+  flags.zip.cancel = interrupt.token();
+  flags.zip.progress = [&bar](Stage stage, int64_t done, int64_t total) {
+    bar.update(stage_name(stage),
+               stage == Stage::kWrite ? ProgressUnit::kBytes : ProgressUnit::kTokens, done, total);
+  };
+  Context context = zip(model, text, flags.zip);
+  bar.finish();
+  if (interrupt.token()->cancelled()) fail(ErrorKind::kCancelled, "interrupted");
+  context.save(out);
+  return context;
+}
+
+int run(ZipFlags& flags) {
+  if (flags.zip.budget.quality && !flags.zip.self_check) {
+    throw CLI::ValidationError("--no-check", "--quality needs the check");
+  }
+  const std::string out = output_path(flags);
+  const std::string path = model_path(flags.model.model);
+  const std::string text = read_texts(flags.inputs);
+  ProgressBar bar;
+  ZipResult result{.file = out, .model_path = path, .default_model = !flags.model.model};
+  flags.zip.notice = [&](LogLevel, std::string_view message) {
+    bar.clear();
+    print_note(message);
+    result.notices.emplace_back(message);
+  };
+  bar.status("loading the model");
+  const Model model = load_model(path, flags.model.load);
+  const ZipEstimate estimate = estimate_zip(model, text, flags.zip);
+  const double seconds = estimated_seconds(estimate, model, flags.model.load.n_threads);
+  bar.clear();
+  if (is_terminal(STDERR_FILENO)) {
+    fmt::print(stderr, "{}\n", describe_estimate(estimate, seconds));
+  }
+  if (const auto warning = memory_warning(estimate)) flags.zip.notice(LogLevel::kWarning, *warning);
+  const Context context = run_zip(model, text, flags, out, bar);
+  result.report = context.report();
+  result.file_bytes = static_cast<int64_t>(fs::file_size(out));
+  result.model_name = model.info().name;
+  result.model_fingerprint = model.info().fingerprint;
+  learn_speed(estimate, result.report, model, flags.model.load.n_threads);
+  print_result(result, flags.output.json);
+  return kExitOk;
+}
+
+}  // namespace
+
+Run add_zip(CLI::App& app) {
+  auto flags = std::make_shared<ZipFlags>();
+  app.add_option("FILE", flags->inputs, "Texts, joined by an empty line; - is standard input")
+      ->required()
+      ->type_name("")
+      ->allow_extra_args(false)
+      ->expected(1, std::numeric_limits<int>::max());
+  app.add_option("-o,--output", flags->out,
+                 "The file to write (default: the first text's name + .ctz, in this folder)")
+      ->type_name("OUT.ctz");
+  add_model_options(app, flags->model, std::string(default_model().name));
+  add_budget_flags(app, flags->zip.budget);
+  add_method_flags(app, flags->zip);
+  app.add_option("--system", flags->zip.system, "System prompt (default: the model's own)")
+      ->type_name("TEXT");
+  app.add_flag("--allow-long", flags->zip.allow_long,
+               "Go past the length that the model was trained for");
+  add_output_options(app, flags->output);
+  app.footer(
+      "Examples:\n"
+      "  ctxzip zip manual.txt -o manual.ctz --ratio 0.3\n"
+      "  git log | ctxzip zip - -o log.ctz --size 20MiB -m qwen2.5-coder-1.5b");
+  return [flags] { return run(*flags); };
+}
+
+}  // namespace ctxzip::cli

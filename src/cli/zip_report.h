@@ -1,0 +1,30 @@
+// What a zip prints when it is done.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/json_output.h"
+#include "ctxzip/context.h"
+
+namespace ctxzip::cli {
+
+struct ZipResult {
+  std::string file;
+  int64_t file_bytes = 0;
+  std::string model_name = {};
+  std::string model_path;
+  bool default_model = false;
+  std::string model_fingerprint = {};
+  ZipReport report = {};
+  std::vector<std::string> notices = {};
+};
+
+Json zip_json(const ZipResult& result);
+std::string zip_table(const ZipResult& result);
+
+// "lossy: -0.004 nats/token on the text, ...", or that nothing was evicted or measured.
+std::string describe_loss(const ZipReport& report);
+
+}  // namespace ctxzip::cli
