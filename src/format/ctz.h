@@ -19,14 +19,16 @@ constexpr uint32_t kCtzVersion = 1;
 // Everything of a file but its rows.
 struct CtzMeta {
   ModelFingerprint model;
-  std::string model_name;   // for people; never a path
+  // For people; never a path. Written with control characters and broken UTF-8 replaced by '?', cut
+  // to 255 bytes.
+  std::string model_name;
 
-  std::vector<int32_t> prefix_tokens;    // the protected head of the prompt
-  std::vector<int32_t> context_tokens;   // the document
-  std::vector<int32_t> question_tokens;  // between document and question
-  std::vector<int32_t> turn_tokens;      // between question and answer
-  std::vector<int32_t> next_turn_tokens; // between an answer and the next message of a chat
-  bool templated = false;                // false: plain prompt, no chat template
+  std::vector<int32_t> prefix_tokens;     // the protected head of the prompt
+  std::vector<int32_t> context_tokens;    // the document
+  std::vector<int32_t> question_tokens;   // between document and question
+  std::vector<int32_t> turn_tokens;       // between question and answer
+  std::vector<int32_t> next_turn_tokens;  // between an answer and the next message of a chat
+  bool templated = false;                 // false: plain prompt, no chat template
 
   std::string method;
   std::string allocation;
@@ -39,17 +41,20 @@ struct CtzMeta {
 
 struct CtzFile {
   CtzMeta meta;
-  ZippedRows rows;      // its storage keeps the mapping or the buffer alive
+  ZippedRows rows;  // its storage keeps the mapping or the buffer alive
   int64_t file_bytes = 0;
 };
 
-// The file's bytes are a function of the arguments alone. `sink` gets them in order.
+// The file's bytes are a function of the arguments alone. `sink` gets them in order. Throws Error:
+// kInvalidArgument (a number that is not finite, a string that is not plain text), kUnsupported
+// (dimensions beyond the format's limits), and what `sink` throws.
 void write_ctz(const CtzMeta& meta, const ZippedRows& rows, const WriteFn& sink);
 int64_t ctz_bytes(const CtzMeta& meta, const ZippedRows& rows);
 
 // Both verify every length before use and every checksum, and allocate in proportion to the bytes
-// there. Throws Error: kNotFound, kIo, kCorruptFile (names the place, what was found and expected),
-// kUnsupported (version, row type).
+// there. Rows are aligned to 32 bytes in a mapped file, to 16 in memory; a layer without rows has
+// null pointers. Throws Error: kNotFound, kIo, kCorruptFile (names the place, what was found and
+// expected), kUnsupported (version, row type).
 CtzFile read_ctz(const std::string& path);
 CtzFile read_ctz(std::vector<std::byte> bytes);
 

@@ -37,7 +37,8 @@ constexpr int64_t kRowsPerBlock = 512;
 // attend_tile takes at most this many query tokens.
 constexpr int64_t kMaxTileTokens = 32;
 
-// Query token t's head g is q[t * token_stride + g * head_dim], outputs likewise; strides in floats.
+// Query token t's head g is q[t * token_stride + g * head_dim], outputs likewise; strides in
+// floats.
 struct Queries {
   const float* data = nullptr;
   int64_t n_tokens = 0;
@@ -60,12 +61,13 @@ struct AttentionKernels {
   // Bytes of scratch (64-byte aligned) one call of attend_tile or column_max needs.
   size_t (*scratch_bytes)(const AttentionShape& shape) noexcept;
 
-  // out (n_tokens, group, head_dim) = softmax(scale q.k) v over all segments; zeros for a token that
-  // sees no row. `lse` (n_tokens, group), may be null: log-sum-exp of the scaled scores over the
-  // first n_lse_segments, -inf when they are empty. `out.data` may be null when only lse is wanted;
-  // then only those first segments are read.
+  // out (n_tokens, group, head_dim) = softmax(scale q.k) v over all segments; zeros for a token
+  // that sees no row. `lse` (n_tokens, group), may be null: log-sum-exp of the scaled scores over
+  // the first n_lse_segments, -inf when they are empty. `out.data` may be null when only lse is
+  // wanted; then only those first segments are read.
   void (*attend_tile)(const AttentionShape& shape, const Queries& q, const TileSegments& over,
-                      float* out, int64_t out_token_stride, float* lse, std::byte* scratch) noexcept;
+                      float* out, int64_t out_token_stride, float* lse,
+                      std::byte* scratch) noexcept;
 
   // One decode token over rows [begin, end) of a segment: partial is (group, head_dim + 2) floats,
   // each head's un-normalised output, then its maximum score and its sum of exponentials relative

@@ -1,0 +1,62 @@
+// Reading arbitrary bytes as a .ctz file throws an Error or gives a context whose rows are there
+// and which writes back to a readable file. Run: ctz_reader_fuzz -max_len=20000 CORPUS (start it
+// with tests/data/*.ctz).
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "ctxzip/error.h"
+#include "format/ctz.h"
+#include "reseal.h"
+
+namespace {
+
+using ctxzip::CtzFile;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+// Touches the first and last byte of every head's rows, for the address sanitizer.
+void touch_rows(const ctxzip::ZippedRows& rows) {
+  volatile std::byte sink{};
+  for (int64_t layer = 0; layer < rows.shape.n_layer; ++layer) {
+    for (int64_t head = 0; head < rows.shape.n_kv_head; ++head) {
+      const ctxzip::Segment segment = rows.segment(layer, head);
+      const size_t n_bytes = static_cast<size_t>(segment.n_rows) * rows.shape.row_size();
+      for (const void* const data : {segment.k, segment.v}) {
+        if (n_bytes == 0) continue;
+        sink = static_cast<const std::byte*>(data)[0];
+        sink = static_cast<const std::byte*>(data)[n_bytes - 1];
+      }
+    }
+  }
+  static_cast<void>(sink);
+}
+
+void read(std::vector<std::byte> bytes) {
+  try {
+    const CtzFile file = ctxzip::read_ctz(std::move(bytes));
+    touch_rows(file.rows);
+    std::vector<std::byte> again;
+    ctxzip::write_ctz(file.meta, file.rows, [&again](std::span<const std::byte> piece) {
+      again.insert(again.end(), piece.begin(), piece.end());
+    });
+    const CtzFile second = ctxzip::read_ctz(std::move(again));
+    require(second.rows.kept == file.rows.kept && second.meta.model == file.meta.model);
+  } catch (const ctxzip::Error&) {
+    // Refusing is the expected outcome of most inputs.
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto* const first = reinterpret_cast<const std::byte*>(data);
+  std::vector<std::byte> bytes(first, first + size);
+  read(bytes);
+  // Mutations break checksums; behind right ones lies the rest of the reader.
+  ctxzip::reseal(bytes);
+  read(std::move(bytes));
+  return 0;
+}

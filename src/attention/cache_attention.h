@@ -1,0 +1,86 @@
+// The seam on CPU: custom ggml nodes append -> attend -> (merge | score) over rows in engine memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "attention/seam.h"
+#include "attention/segment_table.h"
+#include "cache/dense_cache.h"
+#include "kernels/attention.h"
+
+namespace ctxzip {
+
+// Where the rows of a batch are written.
+struct AppendTarget {
+  DenseCache* cache = nullptr;
+  int64_t first_row = 0;
+  // Every layer writes to layer 0 of `cache`: a pass whose own rows nobody needs afterwards holds
+  // one layer's rows at a time.
+  bool one_layer = false;
+};
+
+// Reconstruction scores of one pass. The score's softmax runs over the first `n_segments` segments
+// (the batch's own rows included); `columns` is the one whose rows are scored.
+struct ScoreSink {
+  int n_segments = 0;
+  int columns = 0;
+  float* best = nullptr;       // (layer, kv_head, stride): log of the maximum so far
+  int64_t head_stride = 0;     // floats between heads; layers follow heads
+};
+
+struct AttentionSetup {
+  const AttentionKernels* kernels = nullptr;
+  AttentionShape shape;
+  int64_t n_kv_head = 0;
+  int n_threads = 1;
+};
+
+// Not thread-safe: one graph at a time. The object and everything it points to must outlive the
+// graphs built with it.
+class CacheAttention final : public AttentionSeam {
+ public:
+  // `table`: the rows before this batch. The batch's own rows (causal) come as segment `own_place`
+  // among them. `score` may be null.
+  CacheAttention(const AttentionSetup& setup, const SegmentTable& table, int own_place, const ScoreSink* score);
+  ~CacheAttention() override;
+
+  // Before each run. Rows before `target.first_row` in the target's cache belong to the own segment.
+  void set_target(const AppendTarget& target);
+
+  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q, ggml_tensor* k,
+                      ggml_tensor* v, bool output_unused) override;
+
+  // Decode graphs hold partial results for this many own rows; when more are needed the graph must
+  // be built anew.
+  int64_t own_row_capacity() const { return own_row_capacity_; }
+
+ private:
+  struct Layer;
+  static void append_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+  static void tile_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+  static void block_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+  static void merge_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+  static void score_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+
+  int64_t n_segments() const { return table_.size() + 1; }
+  Segment segment(int64_t index, int64_t layer, int64_t kv_head, int64_t n_own_rows) const;
+  std::byte* scratch(int thread) const;
+
+  AttentionSetup setup_;
+  const SegmentTable& table_;
+  int own_place_;
+  const ScoreSink* score_;
+  AppendTarget target_;
+  int64_t own_row_capacity_ = 0;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<float> lse_;               // (kv_head, token, group), one layer at a time
+  std::unique_ptr<std::byte[]> scratch_;
+  size_t scratch_stride_ = 0;
+  std::atomic<int64_t> next_attend_{0};  // work items are handed out; which thread takes one does not matter
+  std::atomic<int64_t> next_score_{0};
+};
+
+}  // namespace ctxzip

@@ -1,0 +1,25 @@
+// The one seam between a model's graph and everything that knows about caches.
+#pragma once
+
+#include <cstdint>
+
+struct ggml_cgraph;
+struct ggml_context;
+struct ggml_tensor;
+
+namespace ctxzip {
+
+class AttentionSeam {
+ public:
+  virtual ~AttentionSeam() = default;
+
+  // Called once for each layer, in order, while a graph is built. q (n_tokens, n_head, head_dim),
+  // k and v (n_tokens, n_kv_head, head_dim), all f32 and contiguous, q and k already rotated.
+  // Stores k and v as the newest rows and returns the attention output (n_tokens, n_head * head_dim).
+  // Returns null when the caller needs nothing of this layer's output any more (`last` of a pass
+  // without logits): then whatever has to be computed was added to the graph.
+  virtual ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
+                              ggml_tensor* k, ggml_tensor* v, bool output_unused) = 0;
+};
+
+}  // namespace ctxzip

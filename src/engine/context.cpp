@@ -1,0 +1,113 @@
+#include "ctxzip/context.h"
+
+#include <istream>
+#include <iterator>
+#include <ostream>
+
+#include "core/fail.h"
+#include "engine/context_state.h"
+
+namespace ctxzip {
+namespace {
+
+std::vector<double> kept_share_of(const KeepSet& kept) {
+  std::vector<double> share(static_cast<size_t>(kept.n_context));
+  const double one = 1.0 / static_cast<double>(kept.n_layer * kept.n_kv_head);
+  for (const auto& rows : kept.rows) {
+    for (const uint32_t row : rows) share[row] += one;
+  }
+  return share;
+}
+
+HeadCounts head_counts_of(const KeepSet& kept) {
+  HeadCounts counts{.n_layer = kept.n_layer, .n_kv_head = kept.n_kv_head, .kept = {}};
+  for (const auto& rows : kept.rows) counts.kept.push_back(static_cast<int64_t>(rows.size()));
+  return counts;
+}
+
+Context bind(const Model& model, CtzFile file, const std::string& name) {
+  if (const auto difference = first_difference(file.meta.model, model.state()->fingerprint)) {
+    fail(ErrorKind::kMismatch, "{} was made with another model ('{}'): {}", name, file.meta.model_name, *difference);
+  }
+  const ZipReport report = describe_context(file.meta, file.rows);
+  return Context(std::make_shared<const detail::ContextState>(
+      detail::ContextState{model, std::move(file.meta), std::move(file.rows), report}));
+}
+
+}  // namespace
+
+ZipReport describe_context(const CtzMeta& meta, const ZippedRows& rows) {
+  ZipReport report;
+  report.context_tokens = rows.kept.n_context;
+  report.prefix_tokens = rows.n_prefix;
+  report.pairs_total = rows.kept.pairs_total();
+  report.pairs_kept = rows.kept.pairs_kept();
+  const int64_t heads = rows.shape.n_layer * rows.shape.n_kv_head;
+  report.kv_bytes_full = rows.n_positions() * heads * static_cast<int64_t>(rows.shape.pair_size());
+  report.kv_bytes_kept = rows.kv_bytes();
+  report.method = meta.method;
+  report.allocation = meta.allocation;
+  report.recon_attention = meta.recon_attention;
+  report.chunk_tokens = meta.chunk_tokens;
+  report.row_type = row_type_name(rows.shape.row_type);
+  report.delta_nll = meta.delta_nll;
+  report.delta_nll_probe = meta.delta_nll_probe;
+  return report;
+}
+
+Context Context::open(const Model& model, const std::string& path) { return bind(model, read_ctz(path), path); }
+
+Context Context::open(const Model& model, std::span<const std::byte> bytes) {
+  return bind(model, read_ctz(std::vector<std::byte>(bytes.begin(), bytes.end())), "the buffer");
+}
+
+Context Context::open(const Model& model, std::istream& in) {
+  std::vector<std::byte> bytes;
+  char block[1 << 16];
+  while (in.read(block, sizeof(block)), in.gcount() > 0) {
+    const auto* data = reinterpret_cast<const std::byte*>(block);
+    bytes.insert(bytes.end(), data, data + in.gcount());
+  }
+  if (in.bad()) fail(ErrorKind::kIo, "reading a zipped context from a stream failed");
+  return bind(model, read_ctz(std::move(bytes)), "the stream");
+}
+
+void Context::save(const std::string& path) const {
+  write_file_atomically(path, [&](const WriteFn& sink) { write_ctz(state_->meta, state_->rows, sink); });
+}
+
+std::vector<std::byte> Context::save() const {
+  std::vector<std::byte> bytes;
+  bytes.reserve(static_cast<size_t>(ctz_bytes(state_->meta, state_->rows)));
+  write_ctz(state_->meta, state_->rows,
+            [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
+  return bytes;
+}
+
+void Context::save(std::ostream& out) const {
+  write_ctz(state_->meta, state_->rows, [&](std::span<const std::byte> part) {
+    out.write(reinterpret_cast<const char*>(part.data()), static_cast<std::streamsize>(part.size()));
+    if (!out) fail(ErrorKind::kIo, "writing a zipped context to a stream failed");
+  });
+}
+
+const ZipReport& Context::report() const { return state_->report; }
+HeadCounts Context::head_counts() const { return head_counts_of(state_->rows.kept); }
+const Model& Context::model() const { return state_->model; }
+const std::vector<Token>& Context::tokens() const { return state_->meta.context_tokens; }
+std::string Context::text() const { return state_->model.detokenize(state_->meta.context_tokens); }
+std::vector<double> Context::kept_share() const { return kept_share_of(state_->rows.kept); }
+
+FileInfo inspect_file(const std::string& path) {
+  const CtzFile file = read_ctz(path);
+  return {.report = describe_context(file.meta, file.rows),
+          .file_bytes = file.file_bytes,
+          .format_version = kCtzVersion,
+          .model_name = file.meta.model_name,
+          .architecture = file.meta.model.architecture,
+          .model_fingerprint = file.meta.model.digest(),
+          .heads = head_counts_of(file.rows.kept),
+          .kept_share = kept_share_of(file.rows.kept)};
+}
+
+}  // namespace ctxzip

@@ -1,0 +1,27 @@
+// What a Context handle points to.
+#pragma once
+
+#include <memory>
+
+#include "cache/zipped_rows.h"
+#include "ctxzip/context.h"
+#include "format/ctz.h"
+#include "model/model_state.h"
+
+namespace ctxzip {
+
+namespace detail {
+
+struct ContextState {
+  Model model;
+  CtzMeta meta;
+  ZippedRows rows;
+  ZipReport report;
+};
+
+}  // namespace detail
+
+// The part of a report that a file's content determines.
+ZipReport describe_context(const CtzMeta& meta, const ZippedRows& rows);
+
+}  // namespace ctxzip

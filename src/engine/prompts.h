@@ -1,0 +1,16 @@
+// The texts that ctxzip itself says to a model.
+#pragma once
+
+#include "model/tokenizer.h"
+#include "score/kvzip.h"
+
+namespace ctxzip {
+
+// The paper's instruction to repeat the context.
+RepeatPrompts repeat_prompts(const Tokenizer& tokenizer, const PromptLayout& layout);
+// The same wish in other words: held-out probes of the self-check.
+RepeatPrompts paraphrased_prompts(const Tokenizer& tokenizer, const PromptLayout& layout);
+// Before the first half of a sentence whose second half is asked for.
+std::vector<Token> cloze_prompt(const Tokenizer& tokenizer);
+
+}  // namespace ctxzip

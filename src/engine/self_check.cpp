@@ -1,0 +1,119 @@
+#include "engine/self_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/fail.h"
+#include "engine/prompts.h"
+
+namespace ctxzip {
+namespace {
+
+constexpr int64_t kTokensPerPlace = 512;
+constexpr int64_t kMaxPlaces = 4;
+constexpr int64_t kShortestSentence = 8;
+
+double token_nll(std::span<const float> logits, Token token) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - top));
+  return std::log(sum) - static_cast<double>(logits[static_cast<size_t>(token)] - top);
+}
+
+Probe repeat_probe(const RepeatPrompts& prompts, const std::vector<Token>& context, int64_t begin) {
+  const int64_t end = std::min(static_cast<int64_t>(context.size()), begin + kProbeTokens);
+  ReconstructionPass pass = reconstruction_pass(prompts, context, begin, end);
+  return {.input = std::move(pass.input), .first_scored = pass.n_prompt};
+}
+
+bool ends_sentence(const std::string& piece) {
+  return !piece.empty() && (piece.ends_with('.') || piece.ends_with('!') || piece.ends_with('?') || piece.ends_with('\n'));
+}
+
+// The first whole sentence of a fit length after `from`, its second half to be predicted.
+std::optional<Probe> cloze_probe(const Tokenizer& tokenizer, const PromptLayout& layout,
+                                 const std::vector<Token>& context, int64_t from) {
+  const int64_t n_context = static_cast<int64_t>(context.size());
+  int64_t start = -1;
+  for (int64_t at = from; at < n_context; ++at) {
+    if (!ends_sentence(tokenizer.piece(context[static_cast<size_t>(at)]))) continue;
+    const int64_t length = at + 1 - start;
+    if (start >= 0 && length >= kShortestSentence && length <= kProbeTokens) {
+      const auto middle = context.begin() + start + length / 2;
+      Probe probe{.input = cloze_prompt(tokenizer), .first_scored = 0};
+      probe.input.insert(probe.input.end(), context.begin() + start, middle);
+      probe.input.insert(probe.input.end(), layout.turn.begin(), layout.turn.end());
+      probe.first_scored = static_cast<int64_t>(probe.input.size());
+      probe.input.insert(probe.input.end(), middle, context.begin() + at + 1);
+      return probe;
+    }
+    start = at + 1;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int64_t SelfCheckProbes::tokens() const {
+  int64_t n = 0;
+  for (const auto* probes : {&reconstruction, &held_out}) {
+    for (const Probe& probe : *probes) n += static_cast<int64_t>(probe.input.size());
+  }
+  return n;
+}
+
+SelfCheckProbes self_check_probes(const Tokenizer& tokenizer, const PromptLayout& layout,
+                                  const std::vector<Token>& context) {
+  const int64_t n_context = static_cast<int64_t>(context.size());
+  const int64_t n_places = std::clamp<int64_t>(n_context / kTokensPerPlace, 1, kMaxPlaces);
+  const RepeatPrompts prompts = repeat_prompts(tokenizer, layout);
+  const RepeatPrompts others = paraphrased_prompts(tokenizer, layout);
+  SelfCheckProbes probes;
+  for (int64_t place = 0; place < n_places; ++place) {
+    const int64_t begin = place * n_context / n_places;
+    const int64_t shifted = begin + n_context / n_places / 2;
+    probes.reconstruction.push_back(repeat_probe(prompts, context, begin));
+    probes.held_out.push_back(repeat_probe(others, context, shifted));
+    if (!tokenizer.has_text()) continue;
+    if (auto cloze = cloze_probe(tokenizer, layout, context, shifted)) probes.held_out.push_back(std::move(*cloze));
+  }
+  return probes;
+}
+
+double mean_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past, int64_t first_position,
+                const std::vector<Probe>& probes, const CancelToken* cancel) {
+  size_t longest = 1;
+  for (const Probe& probe : probes) longest = std::max(longest, probe.input.size());
+  KvShape own_shape = kv_shape(model);
+  own_shape.n_layer = 1;
+  DenseCache own(own_shape, static_cast<int64_t>(longest));
+  CacheAttention attention(attention_setup(model), past, static_cast<int>(past.size()), nullptr);
+  attention.set_target({.cache = &own, .first_row = 0, .one_layer = true});
+
+  const size_t n_vocab = static_cast<size_t>(model.hp.n_vocab);
+  double sum = 0;
+  int64_t n_scored = 0;
+  for (const Probe& probe : probes) {
+    // Token t is predicted by the logits of token t - 1.
+    const int64_t first = std::max<int64_t>(1, probe.first_scored);
+    std::vector<int32_t> rows(probe.input.size() - static_cast<size_t>(first));
+    if (rows.empty()) continue;
+    std::iota(rows.begin(), rows.end(), static_cast<int32_t>(first - 1));
+    const auto logits = runner.run({probe.input, first_position, rows}, attention, 0, {.cancel = cancel});
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const Token next = probe.input[static_cast<size_t>(first) + row];
+      sum += token_nll(logits.subspan(row * n_vocab, n_vocab), next);
+    }
+    n_scored += static_cast<int64_t>(rows.size());
+  }
+  return n_scored == 0 ? 0 : sum / static_cast<double>(n_scored);
+}
+
+SelfCheck run_self_check(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
+                         int64_t first_position, const SelfCheckProbes& probes, const CancelToken* cancel) {
+  return {.reconstruction = mean_nll(model, runner, past, first_position, probes.reconstruction, cancel),
+          .held_out = mean_nll(model, runner, past, first_position, probes.held_out, cancel)};
+}
+
+}  // namespace ctxzip

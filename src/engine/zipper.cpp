@@ -1,0 +1,215 @@
+#include "engine/zipper.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "core/fail.h"
+#include "core/memory.h"
+#include "engine/prompts.h"
+#include "score/kvzip.h"
+#include "score/random.h"
+#include "select/select.h"
+
+namespace ctxzip {
+namespace {
+
+constexpr int kQualitySteps = 7;  // of a bisection over the share kept: within 1%
+
+// Adds the time until it ends to `seconds`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds) : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+const char* name_of(Method method) { return method == Method::kKvzip ? "kvzip" : "random"; }
+
+const char* name_of(Allocation allocation) {
+  return allocation == Allocation::kGlobal ? "global" : allocation == Allocation::kLayer ? "layer" : "uniform";
+}
+
+const char* name_of(ReconAttention attention) { return attention == ReconAttention::kFull ? "full" : "local"; }
+
+}  // namespace
+
+Zipper::Zipper(const Model& model, ZipPlan plan, const ZipOptions& options)
+    : model_(model),
+      plan_(std::move(plan)),
+      options_(options),
+      runner_(std::make_unique<GraphRunner>(*model.state())),
+      full_(kv_shape(*model.state()), plan_.n_positions()) {
+  if (options_.self_check && !plan_.too_short) {
+    probes_ = self_check_probes(state().tokenizer, plan_.layout, plan_.context);
+  }
+}
+
+void Zipper::report_progress(Stage stage, int64_t done, int64_t total) const {
+  if (options_.progress) options_.progress(stage, done, total);
+}
+
+void Zipper::prefill() {
+  const Stopwatch watch(prefill_s_);
+  std::vector<Token> tokens = plan_.layout.prefix;
+  tokens.insert(tokens.end(), plan_.context.begin(), plan_.context.end());
+  const int64_t n_tokens = static_cast<int64_t>(tokens.size());
+  const SegmentTable nothing(full_.shape());
+  CacheAttention attention(attention_setup(state()), nothing, 0, nullptr);
+  report_progress(Stage::kPrefill, 0, n_tokens);
+  while (full_.n_rows() < n_tokens) {
+    const int64_t first = full_.n_rows();
+    const int64_t n = std::min(options_.batch_tokens, n_tokens - first);
+    attention.set_target({.cache = &full_, .first_row = first});
+    const auto part = std::span(tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(n));
+    runner_->run({part, first, {}}, attention, attention.own_row_capacity(), {.cancel = options_.cancel});
+    full_.extend(n);
+    report_progress(Stage::kPrefill, full_.n_rows(), n_tokens);
+  }
+}
+
+const Scores& Zipper::scores(Method method) {
+  CHECK(full_.n_rows() == plan_.n_positions());
+  const auto found = scores_.find(method);
+  if (found != scores_.end()) return found->second;
+  const Stopwatch watch(score_s_);
+  const KvShape& shape = full_.shape();
+  Scores scores;
+  if (method == Method::kRandom) {
+    scores = random_scores(shape.n_layer, shape.n_kv_head, plan_.n_context(), options_.seed);
+  } else {
+    scores = start_scores(shape.n_layer, shape.n_kv_head, plan_.n_context());
+    score_by_reconstruction(scores);
+    finish_scores(scores);
+  }
+  return scores_.emplace(method, std::move(scores)).first->second;
+}
+
+void Zipper::score_by_reconstruction(Scores& scores) {
+  const RepeatPrompts prompts = repeat_prompts(state().tokenizer, plan_.layout);
+  KvShape own_shape = full_.shape();
+  own_shape.n_layer = 1;
+  DenseCache own(own_shape, plan_.chunk_tokens + longest_prompt(prompts));
+  report_progress(Stage::kScore, 0, plan_.n_context());
+  int64_t key = 0;
+  for (const ReconstructionPass& pass : plan_reconstruction(prompts, plan_.context, plan_.chunk_tokens)) {
+    const PassAttention over = pass_attention(full_, plan_.n_prefix(), pass, options_.recon_attention, scores);
+    CacheAttention attention(attention_setup(state()), over.past, over.own_place, &over.sink);
+    attention.set_target({.cache = &own, .first_row = 0, .one_layer = true});
+    const RunControl control = {.cancel = options_.cancel, .on_fraction = [&](double share) {
+                                  const auto done = static_cast<int64_t>(share * static_cast<double>(pass.end - pass.begin));
+                                  report_progress(Stage::kScore, pass.begin + done, plan_.n_context());
+                                }};
+    runner_->run({pass.input, plan_.n_positions(), {}}, attention, ++key, control);
+    report_progress(Stage::kScore, pass.end, plan_.n_context());
+  }
+}
+
+const SelfCheck& Zipper::full_check() {
+  if (!full_check_) {
+    const Stopwatch watch(check_s_);
+    SegmentTable all(full_.shape());
+    all.add(full_, 0, full_.n_rows());
+    full_check_ = run_self_check(state(), *runner_, all, plan_.n_positions(), probes_, options_.cancel);
+  }
+  return *full_check_;
+}
+
+KeepSet Zipper::select(Method method, const Budget& budget, Allocation allocation) {
+  const KvShape& shape = full_.shape();
+  if (plan_.too_short) return keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
+  if (budget.quality) return search_quality(method, *budget.quality, allocation);
+  const int64_t n_keep = pairs_for_budget(budget, shape.n_layer, shape.n_kv_head, plan_.n_context(), plan_.n_prefix(),
+                                          static_cast<int64_t>(shape.pair_size()));
+  return select_pairs(scores(method), n_keep, allocation);
+}
+
+KeepSet Zipper::search_quality(Method method, double bound, Allocation allocation) {
+  if (probes_.empty()) fail(ErrorKind::kInvalidArgument, "a quality budget needs the self-check");
+  const Scores& all_scores = scores(method);
+  const double base = full_check().reconstruction;
+  const int64_t total = all_scores.pairs();
+  int64_t low = 0;       // too few
+  int64_t high = total;  // enough: nothing is lost
+  KeepSet best = keep_all(all_scores.n_layer, all_scores.n_kv_head, all_scores.n_context);
+  for (int step = 0; step < kQualitySteps; ++step) {
+    const Stopwatch watch(check_s_);
+    report_progress(Stage::kCheck, step, kQualitySteps);
+    // Sizes of interest span orders of magnitude: halve the ratio first, then narrow down.
+    const int64_t middle = low == 0 ? high / 2 : low + (high - low) / 2;
+    KeepSet candidate = select_pairs(all_scores, std::max<int64_t>(1, middle), allocation);
+    SegmentTable kept(full_.shape());
+    kept.add(full_, plan_.n_prefix(), candidate);
+    const double nll = mean_nll(state(), *runner_, kept, plan_.n_positions(), probes_.reconstruction, options_.cancel);
+    if (nll - base <= bound) {
+      high = middle;
+      best = std::move(candidate);
+    } else {
+      low = middle;
+    }
+  }
+  report_progress(Stage::kCheck, kQualitySteps, kQualitySteps);
+  return best;
+}
+
+Context Zipper::finish(Method method, Allocation allocation, ZippedRows rows) {
+  CtzMeta meta;
+  meta.model = state().fingerprint;
+  meta.model_name = state().info.name;
+  meta.prefix_tokens = plan_.layout.prefix;
+  meta.context_tokens = plan_.context;
+  meta.question_tokens = plan_.layout.question;
+  meta.turn_tokens = plan_.layout.turn;
+  meta.next_turn_tokens = plan_.layout.next_turn;
+  meta.templated = plan_.layout.templated;
+  meta.method = name_of(method);
+  meta.allocation = name_of(allocation);
+  meta.recon_attention = name_of(options_.recon_attention);
+  meta.chunk_tokens = plan_.chunk_tokens;
+  meta.seed = options_.seed;
+  if (!probes_.empty()) {
+    const Stopwatch watch(check_s_);
+    SegmentTable kept(rows.shape);
+    kept.add(rows);
+    const SelfCheck check = run_self_check(state(), *runner_, kept, plan_.n_positions(), probes_, options_.cancel);
+    meta.delta_nll = check.reconstruction - full_check_->reconstruction;
+    meta.delta_nll_probe = check.held_out - full_check_->held_out;
+  }
+  ZipReport report = describe_context(meta, rows);
+  report.prefill_s = prefill_s_;
+  report.score_s = score_s_;
+  report.check_s = check_s_;
+  report.compact_s = compact_s_;
+  report.peak_rss_bytes = resident_memory().peak_bytes;
+  return Context(std::make_shared<const detail::ContextState>(
+      detail::ContextState{model_, std::move(meta), std::move(rows), report}));
+}
+
+Context Zipper::take(Method method, Allocation allocation, KeepSet kept) {
+  if (!probes_.empty()) full_check();
+  ZippedRows rows;
+  {
+    const Stopwatch watch(compact_s_);
+    report_progress(Stage::kCompact, 0, 1);
+    rows = compact(full_, plan_.n_prefix(), std::move(kept));
+    report_progress(Stage::kCompact, 1, 1);
+  }
+  return finish(method, allocation, std::move(rows));
+}
+
+Context Zipper::copy(Method method, Allocation allocation, const KeepSet& kept) {
+  if (!probes_.empty()) full_check();
+  ZippedRows rows;
+  {
+    const Stopwatch watch(compact_s_);
+    rows = compact_copy(full_, plan_.n_prefix(), kept);
+  }
+  return finish(method, allocation, std::move(rows));
+}
+
+}  // namespace ctxzip

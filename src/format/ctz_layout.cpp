@@ -1,0 +1,69 @@
+#include "format/ctz_layout.h"
+
+#include <fmt/format.h>
+
+#include "format/gguf_reader.h"
+
+namespace ctxzip {
+namespace {
+
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxHeads = 16384;  // n_layer x n_kv_head
+constexpr int64_t kMaxHeadDim = 4096;
+constexpr uint64_t kMaxPositions = INT32_MAX;
+
+}  // namespace
+
+std::optional<std::string> limit_exceeded(const KvShape& shape, uint64_t n_positions) {
+  if (shape.n_layer < 1 || shape.n_layer > kMaxLayers) {
+    return fmt::format("n_layer is {}, expected 1 to {}", shape.n_layer, kMaxLayers);
+  }
+  if (shape.n_kv_head < 1 || shape.n_kv_head > kMaxHeads / shape.n_layer) {
+    return fmt::format("n_kv_head is {}, expected 1 to {} with {} layers", shape.n_kv_head,
+                       kMaxHeads / shape.n_layer, shape.n_layer);
+  }
+  if (shape.head_dim < 1 || shape.head_dim > kMaxHeadDim) {
+    return fmt::format("head_dim is {}, expected 1 to {}", shape.head_dim, kMaxHeadDim);
+  }
+  if (n_positions > kMaxPositions) {
+    return fmt::format("prefix and context have {} tokens, expected at most {}", n_positions,
+                       kMaxPositions);
+  }
+  return std::nullopt;
+}
+
+uint64_t padded_bytes(uint64_t n_bytes) {
+  return (n_bytes + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
+}
+
+std::vector<TensorSpec> tensor_layout(const KvShape& shape, uint64_t n_context,
+                                      std::span<const uint64_t> layer_rows) {
+  std::vector<TensorSpec> specs;
+  specs.reserve(1 + 2 * layer_rows.size());
+  uint64_t offset = 0;
+  const auto add = [&](TensorSpec spec) {
+    spec.offset = offset;
+    offset += padded_bytes(spec.n_bytes);
+    specs.push_back(std::move(spec));
+  };
+  const auto n_layer = static_cast<uint64_t>(shape.n_layer);
+  const auto n_kv_head = static_cast<uint64_t>(shape.n_kv_head);
+  const uint64_t stride = bitmap_bytes(n_context);
+  add({.name = "kept",
+       .type = kTensorI8,
+       .ne = {stride, n_kv_head, n_layer, 1},
+       .n_bytes = stride * n_kv_head * n_layer});
+  for (size_t layer = 0; layer < layer_rows.size(); ++layer) {
+    const uint64_t rows = layer_rows[layer];
+    if (rows == 0) continue;
+    for (const char* const kind : {"k", "v"}) {
+      add({.name = fmt::format("{}.{}", kind, layer),
+           .type = static_cast<uint32_t>(shape.row_type),
+           .ne = {static_cast<uint64_t>(shape.head_dim), rows, 1, 1},
+           .n_bytes = rows * shape.row_size()});
+    }
+  }
+  return specs;
+}
+
+}  // namespace ctxzip

@@ -1,0 +1,354 @@
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "core/fail.h"
+#include "core/hash.h"
+#include "format/byte_reader.h"
+#include "format/ctz.h"
+#include "format/ctz_layout.h"
+#include "format/gguf_reader.h"
+#include "format/plain_text.h"
+
+namespace ctxzip {
+namespace {
+
+template <typename T>
+constexpr GgufType kTypeOf = GgufType::kArray;
+template <>
+constexpr GgufType kTypeOf<bool> = GgufType::kBool;
+template <>
+constexpr GgufType kTypeOf<int32_t> = GgufType::kI32;
+template <>
+constexpr GgufType kTypeOf<uint32_t> = GgufType::kU32;
+template <>
+constexpr GgufType kTypeOf<int64_t> = GgufType::kI64;
+template <>
+constexpr GgufType kTypeOf<uint64_t> = GgufType::kU64;
+template <>
+constexpr GgufType kTypeOf<double> = GgufType::kF64;
+template <>
+constexpr GgufType kTypeOf<std::string> = GgufType::kString;
+
+// A file being read, with typed access to its keys. All refusals name `object`.
+struct Source {
+  std::span<const std::byte> bytes;
+  std::string object;
+  GgufFile gguf;
+
+  template <typename... Args>
+  [[noreturn]] void corrupt(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_corrupt(object, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  const GgufEntry& require(const char* key, GgufType type, GgufType item_type) const {
+    const GgufEntry* const entry = gguf.find(key);
+    if (entry == nullptr) corrupt("the key {} is missing", key);
+    if (entry->type != type || entry->item_type != item_type) {
+      corrupt("the key {} has type {} of {}, expected {} of {}", key, gguf_type_label(entry->type),
+              gguf_type_label(entry->item_type), gguf_type_label(type), gguf_type_label(item_type));
+    }
+    return *entry;
+  }
+
+  template <typename T>
+  T get(const char* key) const {
+    const GgufEntry& entry = require(key, kTypeOf<T>, kTypeOf<T>);
+    if constexpr (std::is_same_v<T, std::string>) {
+      const std::string_view text(reinterpret_cast<const char*>(entry.payload.data()),
+                                  entry.payload.size());
+      if (text.size() > kMaxTextBytes || !is_plain_text(text)) {
+        corrupt("the key {} is not plain text of at most {} bytes", key, kMaxTextBytes);
+      }
+      return std::string(text);
+    } else if constexpr (std::is_same_v<T, bool>) {
+      const auto value = static_cast<uint8_t>(entry.payload[0]);
+      if (value > 1) corrupt("the key {} is {}, expected 0 or 1", key, value);
+      return value == 1;
+    } else {
+      T value{};
+      std::memcpy(&value, entry.payload.data(), sizeof(T));
+      if constexpr (std::is_same_v<T, double>) {
+        if (!std::isfinite(value))
+          corrupt("the key {} is {}, expected a finite number", key, value);
+      }
+      return value;
+    }
+  }
+
+  template <typename T>
+  std::optional<T> get_optional(const char* key) const {
+    if (gguf.find(key) == nullptr) return std::nullopt;
+    return get<T>(key);
+  }
+
+  template <typename T>
+  std::vector<T> get_array(const char* key) const {
+    const GgufEntry& entry = require(key, GgufType::kArray, kTypeOf<T>);
+    std::vector<T> values(static_cast<size_t>(entry.n_items));
+    if (!values.empty()) std::memcpy(values.data(), entry.payload.data(), entry.payload.size());
+    return values;
+  }
+};
+
+void check_kind(const Source& source) {
+  const auto architecture = source.get_optional<std::string>(kKeyArchitecture).value_or("");
+  if (architecture != kCtzArchitecture) {
+    fail(ErrorKind::kUnsupported,
+         "{} is a GGUF file of architecture '{}', expected '{}'; give a file that 'ctxzip zip' "
+         "wrote, not a model",
+         source.object, architecture, kCtzArchitecture);
+  }
+  const auto version = source.get<uint32_t>(kKeyVersion);
+  if (version != kCtzVersion) {
+    fail(
+        ErrorKind::kUnsupported,
+        "{} has .ctz version {}, supported is {}; use a ctxzip that knows it or make the file anew",
+        source.object, version, kCtzVersion);
+  }
+  const auto alignment = source.get<uint32_t>(kKeyAlignment);
+  if (alignment != kGgufAlignment) {
+    source.corrupt("the key {} is {}, expected {}", kKeyAlignment, alignment, kGgufAlignment);
+  }
+}
+
+void check_metadata_checksum(const Source& source) {
+  const auto stated = source.get<uint64_t>(kKeyMetadataChecksum);
+  const std::byte* const field = source.gguf.find(kKeyMetadataChecksum)->payload.data();
+  const auto metadata = source.bytes.first(source.gguf.data_offset);
+  const auto n_before = static_cast<size_t>(field - metadata.data());
+  Hasher64 hasher;
+  hasher.update(metadata.first(n_before));
+  hasher.update_value(uint64_t{0});
+  hasher.update(metadata.subspan(n_before + sizeof(uint64_t)));
+  if (hasher.digest() != stated) {
+    source.corrupt("the checksum of the metadata is {}, expected {}", to_hex(hasher.digest()),
+                   to_hex(stated));
+  }
+}
+
+std::vector<int32_t> read_tokens(const Source& source, const char* key, int64_t n_vocab) {
+  std::vector<int32_t> tokens = source.get_array<int32_t>(key);
+  for (size_t at = 0; at < tokens.size(); ++at) {
+    if (tokens[at] < 0 || tokens[at] >= n_vocab) {
+      source.corrupt("token {} of {} is {}, expected 0 to {}", at, key, tokens[at], n_vocab - 1);
+    }
+  }
+  return tokens;
+}
+
+CtzMeta read_meta(const Source& source) {
+  CtzMeta meta;
+  for_each_field(meta.model, [&]<typename T>(const char* name, T& value) {
+    value = source.get<T>((std::string(kKeyModelPrefix) + name).c_str());
+  });
+  const int64_t n_vocab = meta.model.n_vocab;
+  if (n_vocab < 1 || n_vocab > INT32_MAX) {
+    source.corrupt("{}n_vocab is {}, expected 1 to {}", kKeyModelPrefix, n_vocab, INT32_MAX);
+  }
+  meta.model_name = source.get<std::string>(kKeyModelName);
+  meta.prefix_tokens = read_tokens(source, kKeyPrefixTokens, n_vocab);
+  meta.context_tokens = read_tokens(source, kKeyContextTokens, n_vocab);
+  meta.question_tokens = read_tokens(source, kKeyQuestionTokens, n_vocab);
+  meta.turn_tokens = read_tokens(source, kKeyTurnTokens, n_vocab);
+  meta.next_turn_tokens = read_tokens(source, kKeyNextTurnTokens, n_vocab);
+  if (meta.context_tokens.empty()) source.corrupt("{} is empty", kKeyContextTokens);
+  meta.templated = source.get<bool>(kKeyTemplated);
+  meta.method = source.get<std::string>(kKeyMethod);
+  meta.allocation = source.get<std::string>(kKeyAllocation);
+  meta.recon_attention = source.get<std::string>(kKeyReconAttention);
+  meta.chunk_tokens = source.get<int64_t>(kKeyChunkTokens);
+  if (meta.chunk_tokens < 0) {
+    source.corrupt("{} is {}, expected 0 or more", kKeyChunkTokens, meta.chunk_tokens);
+  }
+  meta.seed = source.get<uint64_t>(kKeySeed);
+  meta.delta_nll = source.get_optional<double>(kKeyDeltaNll);
+  meta.delta_nll_probe = source.get_optional<double>(kKeyDeltaNllProbe);
+  return meta;
+}
+
+KvShape read_shape(const Source& source, const CtzMeta& meta) {
+  const auto row_type = source.get<uint32_t>(kKeyRowType);
+  if (row_type > static_cast<uint32_t>(RowType::kF16)) {
+    fail(ErrorKind::kUnsupported,
+         "{} has rows of type {}, supported are 0 (f32) and 1 (f16); use a later ctxzip",
+         source.object, row_type);
+  }
+  const KvShape shape = {.n_layer = meta.model.n_layer,
+                         .n_kv_head = meta.model.n_kv_head,
+                         .head_dim = meta.model.head_dim,
+                         .row_type = static_cast<RowType>(row_type)};
+  const auto problem =
+      limit_exceeded(shape, meta.prefix_tokens.size() + meta.context_tokens.size());
+  if (problem) source.corrupt("{}", *problem);
+  return shape;
+}
+
+std::vector<uint32_t> read_counts(const Source& source, const KvShape& shape, uint64_t n_context) {
+  std::vector<uint32_t> counts = source.get_array<uint32_t>(kKeyCounts);
+  const auto n_heads = static_cast<size_t>(shape.n_layer * shape.n_kv_head);
+  if (counts.size() != n_heads) {
+    source.corrupt("{} has {} entries, expected {} (layers x heads)", kKeyCounts, counts.size(),
+                   n_heads);
+  }
+  for (size_t head = 0; head < n_heads; ++head) {
+    if (counts[head] > n_context) {
+      source.corrupt("entry {} of {} is {}, expected at most the {} tokens of the context", head,
+                     kKeyCounts, counts[head], n_context);
+    }
+  }
+  return counts;
+}
+
+void check_tensor(const Source& source, const GgufTensor& found, const TensorSpec& expected) {
+  if (found.name != expected.name) {
+    source.corrupt("found the tensor '{}' where '{}' is expected", to_plain_text(found.name, 63),
+                   expected.name);
+  }
+  if (found.type != expected.type) {
+    source.corrupt("the tensor {} has type {}, expected {}", expected.name, found.type,
+                   expected.type);
+  }
+  if (found.ne != expected.ne) {
+    source.corrupt("the tensor {} is {} x {} x {} x {}, expected {} x {} x {} x {}", expected.name,
+                   found.ne[0], found.ne[1], found.ne[2], found.ne[3], expected.ne[0],
+                   expected.ne[1], expected.ne[2], expected.ne[3]);
+  }
+  if (found.offset != expected.offset) {
+    source.corrupt("the tensor {} starts at {} of the data, expected {}", expected.name,
+                   found.offset, expected.offset);
+  }
+}
+
+// The bytes of each tensor, after table, extent, padding and checksums were found right.
+std::vector<std::span<const std::byte>> read_tensors(const Source& source,
+                                                     std::span<const TensorSpec> specs) {
+  const std::vector<GgufTensor>& found = source.gguf.tensors;
+  if (found.size() != specs.size()) {
+    source.corrupt("the file has {} tensors, expected {}", found.size(), specs.size());
+  }
+  for (size_t at = 0; at < specs.size(); ++at) check_tensor(source, found[at], specs[at]);
+  const auto data = source.bytes.subspan(source.gguf.data_offset);
+  const uint64_t n_expected = specs.back().offset + padded_bytes(specs.back().n_bytes);
+  if (data.size() != n_expected) {
+    source.corrupt("{} bytes follow the metadata, expected {}", data.size(), n_expected);
+  }
+  const auto checksums = source.get_array<uint64_t>(kKeyTensorChecksums);
+  if (checksums.size() != specs.size()) {
+    source.corrupt("{} has {} entries, expected {}", kKeyTensorChecksums, checksums.size(),
+                   specs.size());
+  }
+  std::vector<std::span<const std::byte>> tensors;
+  tensors.reserve(specs.size());
+  for (size_t at = 0; at < specs.size(); ++at) {
+    const TensorSpec& spec = specs[at];
+    const auto padded = data.subspan(spec.offset, padded_bytes(spec.n_bytes));
+    const auto bytes = tensors.emplace_back(padded.first(spec.n_bytes));
+    const uint64_t checksum = hash64(bytes);
+    if (checksum != checksums[at]) {
+      source.corrupt("the checksum of the tensor {} is {}, expected {}", spec.name,
+                     to_hex(checksum), to_hex(checksums[at]));
+    }
+    const auto padding = padded.subspan(spec.n_bytes);
+    if (std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{}; })) {
+      source.corrupt("the padding after the tensor {} is not zero", spec.name);
+    }
+  }
+  return tensors;
+}
+
+// The rows of one head's bitmap, ascending.
+std::vector<uint32_t> read_bitmap(std::span<const std::byte> bitmap, uint32_t count) {
+  std::vector<uint32_t> rows;
+  rows.reserve(count);
+  for (size_t at = 0; at < bitmap.size(); ++at) {
+    for (auto bits = static_cast<uint32_t>(bitmap[at]); bits != 0; bits &= bits - 1) {
+      rows.push_back(static_cast<uint32_t>(8 * at) + static_cast<uint32_t>(std::countr_zero(bits)));
+    }
+  }
+  return rows;
+}
+
+KeepSet read_keep_set(const Source& source, const KvShape& shape, uint64_t n_context,
+                      std::span<const uint32_t> counts, std::span<const std::byte> bitmaps) {
+  KeepSet kept{.n_layer = shape.n_layer,
+               .n_kv_head = shape.n_kv_head,
+               .n_context = static_cast<int64_t>(n_context),
+               .rows = {}};
+  kept.rows.reserve(counts.size());
+  const size_t stride = bitmap_bytes(n_context);
+  for (size_t head = 0; head < counts.size(); ++head) {
+    const auto bitmap = bitmaps.subspan(head * stride, stride);
+    uint64_t n_set = 0;
+    for (const std::byte bits : bitmap) {
+      n_set += static_cast<uint64_t>(std::popcount(static_cast<uint8_t>(bits)));
+    }
+    if (n_set != counts[head]) {
+      source.corrupt("bitmap {} has {} bits set, expected {} (its entry in {})", head, n_set,
+                     counts[head], kKeyCounts);
+    }
+    const uint64_t n_used = n_context % 8;
+    if (n_used != 0 && static_cast<uint8_t>(bitmap.back()) >> n_used != 0) {
+      source.corrupt("bitmap {} marks a position after the last of {}", head, n_context);
+    }
+    kept.rows.push_back(read_bitmap(bitmap, counts[head]));
+  }
+  return kept;
+}
+
+std::vector<uint64_t> sum_layer_rows(const KvShape& shape, uint64_t n_prefix,
+                                     std::span<const uint32_t> counts) {
+  const auto n_kv_head = static_cast<size_t>(shape.n_kv_head);
+  std::vector<uint64_t> layer_rows(static_cast<size_t>(shape.n_layer), n_kv_head * n_prefix);
+  for (size_t head = 0; head < counts.size(); ++head) layer_rows[head / n_kv_head] += counts[head];
+  return layer_rows;
+}
+
+// Everything but `storage`.
+CtzFile parse_ctz(std::span<const std::byte> bytes, const std::string& object) {
+  const Source source = {.bytes = bytes, .object = object, .gguf = parse_gguf(bytes, object)};
+  check_kind(source);
+  check_metadata_checksum(source);
+  CtzFile file;
+  file.file_bytes = static_cast<int64_t>(bytes.size());
+  file.meta = read_meta(source);
+  ZippedRows& rows = file.rows;
+  rows.shape = read_shape(source, file.meta);
+  rows.n_prefix = static_cast<int64_t>(file.meta.prefix_tokens.size());
+  const uint64_t n_context = file.meta.context_tokens.size();
+  const auto counts = read_counts(source, rows.shape, n_context);
+  const auto layer_rows = sum_layer_rows(rows.shape, file.meta.prefix_tokens.size(), counts);
+  const auto tensors = read_tensors(source, tensor_layout(rows.shape, n_context, layer_rows));
+  rows.kept = read_keep_set(source, rows.shape, n_context, counts, tensors[0]);
+  rows.k_layers.reserve(layer_rows.size());
+  rows.v_layers.reserve(layer_rows.size());
+  size_t next = 1;
+  for (const uint64_t n_rows : layer_rows) {
+    rows.k_layers.push_back(n_rows == 0 ? nullptr : tensors[next++].data());
+    rows.v_layers.push_back(n_rows == 0 ? nullptr : tensors[next++].data());
+  }
+  index_rows(rows);
+  return file;
+}
+
+}  // namespace
+
+CtzFile read_ctz(const std::string& path) {
+  auto mapped = std::make_shared<const MappedFile>(path);
+  CtzFile file = parse_ctz(mapped->bytes(), fmt::format("'{}'", path));
+  file.rows.storage = std::move(mapped);
+  return file;
+}
+
+CtzFile read_ctz(std::vector<std::byte> bytes) {
+  auto owned = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  CtzFile file = parse_ctz(*owned, "the .ctz data in memory");
+  file.rows.storage = std::move(owned);
+  return file;
+}
+
+}  // namespace ctxzip

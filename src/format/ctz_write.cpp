@@ -1,0 +1,210 @@
+#include <ggml-cpp.h>
+#include <ggml.h>
+#include <gguf.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "core/fail.h"
+#include "core/hash.h"
+#include "format/ctz.h"
+#include "format/ctz_layout.h"
+#include "format/gguf_reader.h"
+#include "format/plain_text.h"
+
+namespace ctxzip {
+namespace {
+
+static_assert(kTensorI8 == GGML_TYPE_I8);
+static_assert(static_cast<uint32_t>(RowType::kF32) == GGML_TYPE_F32);
+static_assert(static_cast<uint32_t>(RowType::kF16) == GGML_TYPE_F16);
+static_assert(kGgufAlignment == GGUF_DEFAULT_ALIGNMENT);
+
+// The tensors of one file: table and bytes.
+struct Body {
+  std::vector<TensorSpec> specs;
+  std::vector<std::byte> bitmaps;
+  std::vector<std::span<const std::byte>> data;  // (spec)
+};
+
+void check_arguments(const CtzMeta& meta, const ZippedRows& rows) {
+  const KvShape& shape = rows.shape;
+  CHECK(meta.model.n_layer == shape.n_layer && meta.model.n_kv_head == shape.n_kv_head);
+  CHECK(meta.model.head_dim == shape.head_dim);
+  CHECK(rows.kept.n_layer == shape.n_layer && rows.kept.n_kv_head == shape.n_kv_head);
+  CHECK(rows.kept.rows.size() == static_cast<size_t>(shape.n_layer * shape.n_kv_head));
+  CHECK(static_cast<int64_t>(meta.prefix_tokens.size()) == rows.n_prefix);
+  CHECK(static_cast<int64_t>(meta.context_tokens.size()) == rows.kept.n_context);
+  CHECK(rows.kept.n_context > 0 && meta.chunk_tokens >= 0);
+  for (const auto* tokens : {&meta.prefix_tokens, &meta.context_tokens, &meta.question_tokens,
+                             &meta.turn_tokens, &meta.next_turn_tokens}) {
+    for (const int32_t token : *tokens) CHECK(token >= 0 && token < meta.model.n_vocab);
+  }
+  if (const auto problem = limit_exceeded(shape, static_cast<uint64_t>(rows.n_positions()))) {
+    fail(ErrorKind::kUnsupported, "a .ctz file cannot hold this context: {}", *problem);
+  }
+}
+
+std::vector<std::byte> make_bitmaps(const KeepSet& kept) {
+  const size_t stride = bitmap_bytes(static_cast<uint64_t>(kept.n_context));
+  std::vector<std::byte> bitmaps(stride * kept.rows.size());
+  for (size_t head = 0; head < kept.rows.size(); ++head) {
+    for (const uint32_t row : kept.rows[head]) {
+      CHECK(row < kept.n_context);
+      bitmaps[head * stride + row / 8] |= std::byte{1} << (row % 8);
+    }
+  }
+  return bitmaps;
+}
+
+Body make_body(const ZippedRows& rows) {
+  std::vector<uint64_t> layer_rows;
+  for (int64_t layer = 0; layer < rows.shape.n_layer; ++layer) {
+    layer_rows.push_back(static_cast<uint64_t>(rows.layer_rows(layer)));
+  }
+  Body body;
+  body.specs = tensor_layout(rows.shape, static_cast<uint64_t>(rows.kept.n_context), layer_rows);
+  body.bitmaps = make_bitmaps(rows.kept);
+  body.data.push_back(body.bitmaps);
+  for (size_t layer = 0; layer < layer_rows.size(); ++layer) {
+    if (layer_rows[layer] == 0) continue;
+    const size_t n_bytes = layer_rows[layer] * rows.shape.row_size();
+    body.data.emplace_back(rows.k_layers[layer], n_bytes);
+    body.data.emplace_back(rows.v_layers[layer], n_bytes);
+  }
+  return body;
+}
+
+// Typed setters under one name; refuse what the reader would refuse.
+class KeyWriter {
+ public:
+  explicit KeyWriter(gguf_context* gguf) : gguf_(gguf) {}
+
+  void set(const char* key, const std::string& value) {
+    if (value.size() > kMaxTextBytes || !is_plain_text(value)) {
+      fail(ErrorKind::kInvalidArgument, "{} is not plain text of at most {} bytes", key,
+           kMaxTextBytes);
+    }
+    gguf_set_val_str(gguf_, key, value.c_str());
+  }
+  void set(const char* key, double value) {
+    if (!std::isfinite(value)) {
+      fail(ErrorKind::kInvalidArgument, "{} is {}, expected a finite number", key, value);
+    }
+    gguf_set_val_f64(gguf_, key, value);
+  }
+  void set(const char* key, bool value) { gguf_set_val_bool(gguf_, key, value); }
+  void set(const char* key, uint32_t value) { gguf_set_val_u32(gguf_, key, value); }
+  void set(const char* key, int64_t value) { gguf_set_val_i64(gguf_, key, value); }
+  void set(const char* key, uint64_t value) { gguf_set_val_u64(gguf_, key, value); }
+  void set(const char* key, const std::vector<int32_t>& values) {
+    gguf_set_arr_data(gguf_, key, GGUF_TYPE_INT32, values.data(), values.size());
+  }
+  void set(const char* key, const std::vector<uint32_t>& values) {
+    gguf_set_arr_data(gguf_, key, GGUF_TYPE_UINT32, values.data(), values.size());
+  }
+  void set(const char* key, const std::vector<uint64_t>& values) {
+    gguf_set_arr_data(gguf_, key, GGUF_TYPE_UINT64, values.data(), values.size());
+  }
+  template <typename T>
+  void set(const char* key, const std::optional<T>& value) {
+    if (value) set(key, *value);
+  }
+
+ private:
+  gguf_context* gguf_;
+};
+
+void set_keys(KeyWriter& keys, const CtzMeta& meta, const ZippedRows& rows) {
+  keys.set(kKeyArchitecture, std::string(kCtzArchitecture));
+  keys.set(kKeyAlignment, static_cast<uint32_t>(kGgufAlignment));
+  keys.set(kKeyVersion, kCtzVersion);
+  keys.set(kKeyRowType, static_cast<uint32_t>(rows.shape.row_type));
+  keys.set(kKeyModelName, to_plain_text(meta.model_name, kMaxTextBytes));
+  for_each_field(meta.model, [&](const char* name, const auto& value) {
+    keys.set((std::string(kKeyModelPrefix) + name).c_str(), value);
+  });
+  keys.set(kKeyPrefixTokens, meta.prefix_tokens);
+  keys.set(kKeyContextTokens, meta.context_tokens);
+  keys.set(kKeyQuestionTokens, meta.question_tokens);
+  keys.set(kKeyTurnTokens, meta.turn_tokens);
+  keys.set(kKeyNextTurnTokens, meta.next_turn_tokens);
+  keys.set(kKeyTemplated, meta.templated);
+  keys.set(kKeyMethod, meta.method);
+  keys.set(kKeyAllocation, meta.allocation);
+  keys.set(kKeyReconAttention, meta.recon_attention);
+  keys.set(kKeyChunkTokens, meta.chunk_tokens);
+  keys.set(kKeySeed, meta.seed);
+  keys.set(kKeyDeltaNll, meta.delta_nll);
+  keys.set(kKeyDeltaNllProbe, meta.delta_nll_probe);
+  std::vector<uint32_t> counts;
+  for (const auto& list : rows.kept.rows) counts.push_back(static_cast<uint32_t>(list.size()));
+  keys.set(kKeyCounts, counts);
+}
+
+void add_tensors(gguf_context* gguf, const std::vector<TensorSpec>& specs) {
+  const ggml_context_ptr tensors(ggml_init({.mem_size = ggml_tensor_overhead() * specs.size(),
+                                            .mem_buffer = nullptr,
+                                            .no_alloc = true}));
+  if (!tensors) fail(ErrorKind::kOutOfMemory, "no memory for the tensor table of a .ctz file");
+  for (const TensorSpec& spec : specs) {
+    std::array<int64_t, 4> ne{};
+    std::copy(spec.ne.begin(), spec.ne.end(), ne.begin());
+    ggml_tensor* const tensor =
+        ggml_new_tensor(tensors.get(), static_cast<ggml_type>(spec.type), 4, ne.data());
+    ggml_set_name(tensor, spec.name.c_str());
+    gguf_add_tensor(gguf, tensor);
+    const int64_t at = gguf_get_n_tensors(gguf) - 1;
+    CHECK(gguf_get_tensor_offset(gguf, at) == spec.offset);
+    CHECK(gguf_get_tensor_size(gguf, at) == spec.n_bytes);
+  }
+}
+
+std::vector<std::byte> metadata_bytes(const gguf_context* gguf) {
+  std::vector<std::byte> bytes(gguf_get_meta_size(gguf));
+  gguf_get_meta_data(gguf, bytes.data());
+  return bytes;
+}
+
+// The metadata with `tensor_checksums` and its own checksum.
+std::vector<std::byte> make_metadata(const CtzMeta& meta, const ZippedRows& rows, const Body& body,
+                                     const std::vector<uint64_t>& tensor_checksums) {
+  const gguf_context_ptr gguf(gguf_init_empty());
+  KeyWriter keys(gguf.get());
+  set_keys(keys, meta, rows);
+  keys.set(kKeyTensorChecksums, tensor_checksums);
+  add_tensors(gguf.get(), body.specs);
+  keys.set(kKeyMetadataChecksum, uint64_t{0});
+  const uint64_t checksum = hash64(metadata_bytes(gguf.get()));
+  keys.set(kKeyMetadataChecksum, checksum);
+  return metadata_bytes(gguf.get());
+}
+
+}  // namespace
+
+void write_ctz(const CtzMeta& meta, const ZippedRows& rows, const WriteFn& sink) {
+  check_arguments(meta, rows);
+  const Body body = make_body(rows);
+  std::vector<uint64_t> checksums;
+  for (const auto data : body.data) checksums.push_back(hash64(data));
+  sink(make_metadata(meta, rows, body, checksums));
+  constexpr std::byte kPadding[kGgufAlignment] = {};
+  for (const auto data : body.data) {
+    sink(data);
+    const size_t n_padding = padded_bytes(data.size()) - data.size();
+    if (n_padding != 0) sink(std::span(kPadding).first(n_padding));
+  }
+}
+
+int64_t ctz_bytes(const CtzMeta& meta, const ZippedRows& rows) {
+  check_arguments(meta, rows);
+  const Body body = make_body(rows);
+  const std::vector<uint64_t> checksums(body.specs.size());
+  const TensorSpec& last = body.specs.back();
+  return static_cast<int64_t>(make_metadata(meta, rows, body, checksums).size() + last.offset +
+                              padded_bytes(last.n_bytes));
+}
+
+}  // namespace ctxzip

@@ -1,0 +1,172 @@
+// Vector helpers of the attention kernels, compiled once per Highway target.
+#if defined(CTXZIP_KERNELS_ATTENTION_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef CTXZIP_KERNELS_ATTENTION_MATH_INL_H_
+#undef CTXZIP_KERNELS_ATTENTION_MATH_INL_H_
+#else
+#define CTXZIP_KERNELS_ATTENTION_MATH_INL_H_
+#endif
+
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/attention.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ctxzip {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+// A head dimension is a multiple of this many lanes on every target.
+using NarrowTag = hn::CappedTag<float, 8>;
+
+template <class D>
+constexpr int64_t lanes_of() {
+  return static_cast<int64_t>(hn::MaxLanes(D()));
+}
+
+constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_row(D d, const float* row) {
+  return hn::LoadU(d, row);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_row(D d, const uint16_t* row) {
+  const hn::Rebind<hwy::float16_t, D> dh;
+  return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(row)));
+}
+
+// exp(x) for x <= 0 within 2 ulp; 0 below -87.3, where the result would be subnormal.
+template <class D>
+HWY_INLINE hn::Vec<D> exp_non_positive(D d, hn::Vec<D> x) {
+  const hn::Rebind<int32_t, D> di;
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low mantissa bits.
+  const auto magic = hn::Set(d, 12582912.0f);
+  const auto biased = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
+  const auto n = hn::Sub(biased, magic);
+  // ln 2 in two parts; the product with the first is exact.
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  auto poly = hn::Set(d, 1.9875691500e-4f);
+  poly = hn::MulAdd(poly, r, hn::Set(d, 1.3981999507e-3f));
+  poly = hn::MulAdd(poly, r, hn::Set(d, 8.3334519073e-3f));
+  poly = hn::MulAdd(poly, r, hn::Set(d, 4.1665795894e-2f));
+  poly = hn::MulAdd(poly, r, hn::Set(d, 1.6666665459e-1f));
+  poly = hn::MulAdd(poly, r, hn::Set(d, 5.0000001201e-1f));
+  poly = hn::Add(hn::MulAdd(poly, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, biased));
+  const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, poly), exponent));
+  return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.3f)), scaled);
+}
+
+HWY_INLINE float exp_non_positive(float x) {
+  const FloatTag d;
+  return hn::GetLane(exp_non_positive(d, hn::Set(d, x)));
+}
+
+// Writes -inf to scores [n, next multiple of the lanes) and returns that multiple.
+HWY_INLINE int64_t pad_scores(float* scores, int64_t n) {
+  constexpr int64_t kLanes = lanes_of<FloatTag>();
+  const int64_t padded = (n + kLanes - 1) / kLanes * kLanes;
+  for (int64_t at = n; at < padded; ++at) scores[at] = kMinusInfinity;
+  return padded;
+}
+
+// Largest of n scores and `floor`; n is a multiple of the lanes.
+HWY_INLINE float max_of(const float* scores, int64_t n, float floor) {
+  const FloatTag d;
+  auto best = hn::Set(d, floor);
+  for (int64_t at = 0; at < n; at += lanes_of<FloatTag>()) {
+    best = hn::Max(best, hn::LoadU(d, scores + at));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, best));
+}
+
+// scores = exp(scores - max), returns their sum; n is a multiple of the lanes.
+HWY_INLINE float exponentiate(float* scores, int64_t n, float max) {
+  const FloatTag d;
+  // Rows whose scores are all -inf have no finite maximum to subtract.
+  const auto shift = hn::Set(d, HWY_MAX(max, std::numeric_limits<float>::lowest()));
+  auto sum = hn::Zero(d);
+  for (int64_t at = 0; at < n; at += lanes_of<FloatTag>()) {
+    const auto weight = exp_non_positive(d, hn::Sub(hn::LoadU(d, scores + at), shift));
+    hn::StoreU(weight, d, scores + at);
+    sum = hn::Add(sum, weight);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+// Four vectors of `kLanes` floats, `stride` floats apart, to their four sums.
+template <int64_t kLanes>
+HWY_INLINE void sum_four(const float* vectors, int64_t stride, float* sums) {
+#if HWY_TARGET == HWY_SCALAR
+  static_assert(kLanes == 1);
+  for (int64_t at = 0; at < 4; ++at) sums[at] = vectors[at * stride];
+#else
+  const hn::FixedTag<float, 4> d;
+  hn::Vec<decltype(d)> part[4];
+  for (int64_t at = 0; at < 4; ++at) {
+    part[at] = hn::Load(d, vectors + at * stride);
+    for (int64_t lane = 4; lane < kLanes; lane += 4) {
+      part[at] = hn::Add(part[at], hn::Load(d, vectors + at * stride + lane));
+    }
+  }
+  const auto low =
+      hn::Add(hn::InterleaveLower(d, part[0], part[1]), hn::InterleaveUpper(d, part[0], part[1]));
+  const auto high =
+      hn::Add(hn::InterleaveLower(d, part[2], part[3]), hn::InterleaveUpper(d, part[2], part[3]));
+  hn::StoreU(hn::Add(hn::ConcatLowerLower(d, high, low), hn::ConcatUpperUpper(d, high, low)), d,
+             sums);
+#endif
+}
+
+// out[dim * out_stride + row] = rows[row][dim] for four rows and four dimensions.
+template <class T>
+HWY_INLINE void transpose_four(const T* const* rows, int64_t dim, float* out, int64_t out_stride) {
+#if HWY_TARGET == HWY_SCALAR
+  const FloatTag d;
+  for (int64_t row = 0; row < 4; ++row) {
+    for (int64_t at = 0; at < 4; ++at) {
+      out[at * out_stride + row] = hn::GetLane(load_row(d, rows[row] + dim + at));
+    }
+  }
+#else
+  const hn::FixedTag<float, 4> d;
+  const auto a = load_row(d, rows[0] + dim);
+  const auto b = load_row(d, rows[1] + dim);
+  const auto c = load_row(d, rows[2] + dim);
+  const auto e = load_row(d, rows[3] + dim);
+  const auto ac_low = hn::InterleaveLower(d, a, c);
+  const auto ac_high = hn::InterleaveUpper(d, a, c);
+  const auto be_low = hn::InterleaveLower(d, b, e);
+  const auto be_high = hn::InterleaveUpper(d, b, e);
+  hn::StoreU(hn::InterleaveLower(d, ac_low, be_low), d, out);
+  hn::StoreU(hn::InterleaveUpper(d, ac_low, be_low), d, out + out_stride);
+  hn::StoreU(hn::InterleaveLower(d, ac_high, be_high), d, out + 2 * out_stride);
+  hn::StoreU(hn::InterleaveUpper(d, ac_high, be_high), d, out + 3 * out_stride);
+#endif
+}
+
+// Pointers to rows [begin, begin + n) of a segment; repeats the last one up to n_padded.
+template <class T>
+HWY_INLINE void list_rows(const void* stored, const uint32_t* index, int64_t head_dim,
+                          int64_t begin, int64_t n, int64_t n_padded, const T** rows) {
+  const T* base = static_cast<const T*>(stored);
+  if (index) {
+    for (int64_t at = 0; at < n; ++at) rows[at] = base + int64_t{index[begin + at]} * head_dim;
+  } else {
+    for (int64_t at = 0; at < n; ++at) rows[at] = base + (begin + at) * head_dim;
+  }
+  for (int64_t at = n; at < n_padded; ++at) rows[at] = rows[n - 1];
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace ctxzip
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle

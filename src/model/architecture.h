@@ -1,0 +1,39 @@
+// The supported architectures: what each needs from a file and how its graph is built.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attention/seam.h"
+#include "model/weights.h"
+
+namespace ctxzip {
+
+// Leaves of a graph; the engine fills them before computing.
+struct GraphInputs {
+  ggml_tensor* tokens = nullptr;     // i32 (n_tokens)
+  ggml_tensor* positions = nullptr;  // i32 (n_tokens)
+  // i32 (n_outputs): tokens whose logits are wanted; null: none are, and nothing after the last
+  // layer's attention is computed.
+  ggml_tensor* output_rows = nullptr;
+};
+
+struct Architecture {
+  const char* name;
+  // Sets what differs between architectures (rope type, ...) and refuses what it cannot run.
+  void (*complete)(const GgufFile& file, Hyperparameters& hp);
+  std::vector<WeightSpec> (*weights)(const GgufFile& file, const Hyperparameters& hp);
+  // Returns the logits (n_outputs, n_vocab), or null when there are no outputs.
+  ggml_tensor* (*build)(const Hyperparameters& hp, const Weights& weights, ggml_context* context,
+                        ggml_cgraph* graph, const GraphInputs& inputs, AttentionSeam& seam);
+};
+
+// Null for an unsupported name.
+const Architecture* find_architecture(const std::string& name);
+// "llama, qwen2"
+std::string architecture_names();
+
+extern const Architecture kLlamaArchitecture;
+extern const Architecture kQwen2Architecture;
+
+}  // namespace ctxzip

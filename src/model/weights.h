@@ -1,0 +1,48 @@
+// A model's tensors in memory: mapped from the file, or copied into ggml's faster repacked form.
+#pragma once
+
+#include <ggml-cpp.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "model/gguf_file.h"
+#include "model/hyperparameters.h"
+
+namespace ctxzip {
+
+// A tensor that an architecture's graph uses; ne inner to outer, 0 ends the list.
+struct WeightSpec {
+  std::string name;
+  int64_t ne[2];           // ne[1] = 1 for vectors
+  bool required = true;
+  bool multiplied = false; // the left side of a matrix product: may be repacked
+  std::string source = {}; // the tensor's name in the file where it differs (tied embeddings)
+};
+
+// Immutable after construction; the file's mapping must outlive it.
+class Weights {
+ public:
+  // Checks presence, shape and type of every spec. Throws Error: kCorruptFile, kUnsupported,
+  // kOutOfMemory.
+  Weights(const GgufFile& file, const std::vector<WeightSpec>& specs, bool repack);
+
+  // Null for an optional tensor that the file lacks; a CHECK fails for names not among the specs.
+  ggml_tensor* get(const std::string& name) const;
+
+  int64_t repacked_bytes() const { return repacked_bytes_; }
+
+ private:
+  using NamedTensors = std::vector<std::pair<std::string, const TensorInfo*>>;
+  void map(const GgufFile& file, const NamedTensors& tensors);
+  void repack(const NamedTensors& tensors, ggml_backend_buffer_type_t type);
+
+  std::unordered_map<std::string, ggml_tensor*> tensors_;
+  std::vector<ggml_context_ptr> contexts_;
+  std::vector<ggml_backend_buffer_ptr> buffers_;
+  int64_t repacked_bytes_ = 0;
+};
+
+}  // namespace ctxzip

@@ -1,0 +1,68 @@
+#include "score/kvzip.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/fail.h"
+
+namespace ctxzip {
+
+ReconstructionPass reconstruction_pass(const RepeatPrompts& prompts, const std::vector<Token>& context, int64_t begin,
+                                       int64_t end) {
+  CHECK(begin >= 0 && begin < end && end <= static_cast<int64_t>(context.size()));
+  ReconstructionPass pass{.begin = begin, .end = end, .input = {}, .n_prompt = 0};
+  std::vector<Token>& input = pass.input;
+  if (begin == 0) {
+    input = prompts.first;
+  } else {
+    input = prompts.later;
+    input.insert(input.end(), context.begin() + std::max<int64_t>(0, begin - kCueTokens), context.begin() + begin);
+  }
+  input.insert(input.end(), prompts.turn.begin(), prompts.turn.end());
+  pass.n_prompt = static_cast<int64_t>(input.size());
+  input.insert(input.end(), context.begin() + begin, context.begin() + end);
+  return pass;
+}
+
+std::vector<ReconstructionPass> plan_reconstruction(const RepeatPrompts& prompts, const std::vector<Token>& context,
+                                                    int64_t chunk_tokens) {
+  CHECK(chunk_tokens >= 1);
+  const int64_t n_context = static_cast<int64_t>(context.size());
+  std::vector<ReconstructionPass> passes;
+  for (int64_t begin = 0; begin < n_context; begin += chunk_tokens) {
+    passes.push_back(reconstruction_pass(prompts, context, begin, std::min(n_context, begin + chunk_tokens)));
+  }
+  return passes;
+}
+
+int64_t longest_prompt(const RepeatPrompts& prompts) {
+  const size_t start = std::max(prompts.first.size(), prompts.later.size() + static_cast<size_t>(kCueTokens));
+  return static_cast<int64_t>(start + prompts.turn.size());
+}
+
+PassAttention pass_attention(const DenseCache& full, int64_t n_prefix, const ReconstructionPass& pass,
+                             ReconAttention attention, Scores& scores) {
+  PassAttention result{.past = SegmentTable(full.shape()), .own_place = 2, .sink = {}};
+  const int64_t first = n_prefix + pass.begin;
+  const int64_t last = n_prefix + pass.end;
+  result.past.add(full, 0, n_prefix);
+  result.past.add(full, first, last);
+  if (attention == ReconAttention::kFull) {
+    result.past.add(full, n_prefix, first);
+    result.past.add(full, last, full.n_rows());
+  }
+  result.sink = {.n_segments = 3, .columns = 1, .best = scores.values.data() + pass.begin, .head_stride = scores.n_context};
+  return result;
+}
+
+Scores start_scores(int64_t n_layer, int64_t n_kv_head, int64_t n_context) {
+  Scores scores{.n_layer = n_layer, .n_kv_head = n_kv_head, .n_context = n_context, .values = {}};
+  scores.values.assign(static_cast<size_t>(scores.pairs()), -INFINITY);
+  return scores;
+}
+
+void finish_scores(Scores& scores) {
+  for (float& value : scores.values) value = std::exp(value);
+}
+
+}  // namespace ctxzip

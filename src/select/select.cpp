@@ -1,0 +1,96 @@
+#include "select/select.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/fail.h"
+
+namespace ctxzip {
+namespace {
+
+// Marks the n_keep best of pairs [begin, end) of the flattened scores.
+void mark_best(const Scores& scores, int64_t begin, int64_t end, int64_t n_keep, std::vector<char>& kept) {
+  std::vector<int64_t> order(static_cast<size_t>(end - begin));
+  std::iota(order.begin(), order.end(), begin);
+  const auto value = [&](int64_t pair) {
+    const float score = scores.values[static_cast<size_t>(pair)];
+    return std::isnan(score) ? -INFINITY : score;
+  };
+  const auto better = [&](int64_t a, int64_t b) {
+    const float score_a = value(a);
+    const float score_b = value(b);
+    return score_a != score_b ? score_a > score_b : a < b;
+  };
+  if (n_keep < end - begin) std::nth_element(order.begin(), order.begin() + n_keep, order.end(), better);
+  for (int64_t rank = 0; rank < n_keep; ++rank) kept[static_cast<size_t>(order[static_cast<size_t>(rank)])] = 1;
+}
+
+KeepSet collect(const Scores& scores, const std::vector<char>& kept) {
+  KeepSet set{.n_layer = scores.n_layer, .n_kv_head = scores.n_kv_head, .n_context = scores.n_context, .rows = {}};
+  set.rows.resize(static_cast<size_t>(scores.n_layer * scores.n_kv_head));
+  size_t pair = 0;
+  for (std::vector<uint32_t>& rows : set.rows) {
+    for (int64_t row = 0; row < scores.n_context; ++row, ++pair) {
+      if (kept[pair] != 0) rows.push_back(static_cast<uint32_t>(row));
+    }
+    rows.shrink_to_fit();
+  }
+  return set;
+}
+
+}  // namespace
+
+int64_t pairs_for_budget(const Budget& budget, int64_t n_layer, int64_t n_kv_head, int64_t n_context, int64_t n_prefix,
+                         int64_t pair_bytes) {
+  const int64_t heads = n_layer * n_kv_head;
+  const int64_t total = heads * n_context;
+  if (budget.keep_tokens) {
+    if (*budget.keep_tokens < 1) {
+      fail(ErrorKind::kInvalidArgument, "a budget of {} tokens: expected at least 1", *budget.keep_tokens);
+    }
+    return std::min(*budget.keep_tokens, n_context) * heads;
+  }
+  if (budget.size_bytes) {
+    const int64_t prefix_bytes = n_prefix * heads * pair_bytes;
+    if (*budget.size_bytes < prefix_bytes + pair_bytes) {
+      fail(ErrorKind::kInvalidArgument,
+           "a size of {} bytes is too small: the protected prefix of {} tokens alone takes {} bytes",
+           *budget.size_bytes, n_prefix, prefix_bytes);
+    }
+    return std::min((*budget.size_bytes - prefix_bytes) / pair_bytes, total);
+  }
+  if (budget.quality) fail(ErrorKind::kInvalidArgument, "a quality budget needs a measured search");
+  const double ratio = budget.ratio.value_or(0.3);
+  if (!(ratio > 0 && ratio <= 1)) {
+    fail(ErrorKind::kInvalidArgument, "a ratio of {}: expected more than 0 and at most 1", ratio);
+  }
+  // 0.3 is a little more than 3/10 in binary: without the margin 0.3 of 10 pairs would be 4.
+  const double wanted = std::ceil(ratio * static_cast<double>(total) * (1 - 1e-12));
+  return std::clamp<int64_t>(static_cast<int64_t>(wanted), 1, total);
+}
+
+KeepSet select_pairs(const Scores& scores, int64_t n_keep, Allocation allocation) {
+  CHECK(n_keep >= 0 && n_keep <= scores.pairs());
+  CHECK(static_cast<int64_t>(scores.values.size()) == scores.pairs());
+  const int64_t n_parts = allocation == Allocation::kGlobal  ? 1
+                          : allocation == Allocation::kLayer ? scores.n_layer
+                                                             : scores.n_layer * scores.n_kv_head;
+  const int64_t part_size = scores.pairs() / n_parts;
+  std::vector<char> kept(scores.values.size());
+  for (int64_t part = 0; part < n_parts; ++part) {
+    const int64_t share = n_keep / n_parts + (part < n_keep % n_parts ? 1 : 0);
+    mark_best(scores, part * part_size, (part + 1) * part_size, share, kept);
+  }
+  return collect(scores, kept);
+}
+
+KeepSet keep_all(int64_t n_layer, int64_t n_kv_head, int64_t n_context) {
+  KeepSet set{.n_layer = n_layer, .n_kv_head = n_kv_head, .n_context = n_context, .rows = {}};
+  std::vector<uint32_t> all(static_cast<size_t>(n_context));
+  std::iota(all.begin(), all.end(), 0u);
+  set.rows.assign(static_cast<size_t>(n_layer * n_kv_head), all);
+  return set;
+}
+
+}  // namespace ctxzip

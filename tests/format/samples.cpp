@@ -1,0 +1,140 @@
+#include "samples.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <utility>
+
+namespace ctxzip {
+namespace {
+
+constexpr int64_t kVocab = 1000;
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  uint32_t below(uint32_t limit) { return static_cast<uint32_t>(engine_() % limit); }
+  bool chance(double p) { return below(1'000'000) < static_cast<uint32_t>(p * 1'000'000); }
+  std::vector<int32_t> tokens(int64_t n) {
+    std::vector<int32_t> tokens;
+    for (int64_t at = 0; at < n; ++at) tokens.push_back(static_cast<int32_t>(below(kVocab)));
+    return tokens;
+  }
+  void fill(std::byte* to, size_t n_bytes) {
+    for (size_t at = 0; at < n_bytes; ++at) to[at] = static_cast<std::byte>(below(256));
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+CtzMeta make_meta(const SampleOptions& options, Random& random) {
+  CtzMeta meta;
+  meta.model = {.architecture = "llama",
+                .n_layer = options.n_layer,
+                .n_embd = 576,
+                .n_head = 9,
+                .n_kv_head = options.n_kv_head,
+                .head_dim = options.head_dim,
+                .n_vocab = kVocab,
+                .rope_base = 100000.0,
+                .rope_scale = 1.0,
+                .rope_scaling = "none",
+                .rope_factors_hash = 0,
+                .tensor_table_hash = 0x0123456789abcdef,
+                .weights_hash = 0xfedcba9876543210,
+                .tokenizer_hash = 42};
+  meta.model_name = "Sample Model é";
+  meta.prefix_tokens = random.tokens(options.n_prefix);
+  meta.context_tokens = random.tokens(options.n_context);
+  meta.question_tokens = random.tokens(2);
+  meta.turn_tokens = random.tokens(4);
+  meta.next_turn_tokens = random.tokens(3);
+  meta.templated = true;
+  meta.method = "kvzip";
+  meta.allocation = "global";
+  meta.recon_attention = "full";
+  meta.chunk_tokens = 2048;
+  meta.seed = 7;
+  meta.delta_nll = -0.004;
+  meta.delta_nll_probe = 0.0125;
+  return meta;
+}
+
+}  // namespace
+
+Sample make_sample(const SampleOptions& options) {
+  Random random(options.seed);
+  Sample sample;
+  sample.meta = make_meta(options, random);
+  const KvShape shape = {.n_layer = options.n_layer,
+                         .n_kv_head = options.n_kv_head,
+                         .head_dim = options.head_dim,
+                         .row_type = options.row_type};
+  const int64_t n_rows = options.n_prefix + options.n_context;
+  DenseCache full(shape, n_rows);
+  KeepSet kept{.n_layer = options.n_layer,
+               .n_kv_head = options.n_kv_head,
+               .n_context = options.n_context,
+               .rows = {}};
+  for (int64_t layer = 0; layer < options.n_layer; ++layer) {
+    for (int64_t head = 0; head < options.n_kv_head; ++head) {
+      random.fill(full.k_rows(layer, head), static_cast<size_t>(n_rows) * shape.row_size());
+      random.fill(full.v_rows(layer, head), static_cast<size_t>(n_rows) * shape.row_size());
+      std::vector<uint32_t>& rows = kept.rows.emplace_back();
+      if (layer == 0 && head == 0 && options.ratio < 1) continue;
+      for (uint32_t row = 0; row < options.n_context; ++row) {
+        if (random.chance(options.ratio)) rows.push_back(row);
+      }
+    }
+  }
+  full.extend(n_rows);
+  sample.rows = compact(full, options.n_prefix, std::move(kept));
+  return sample;
+}
+
+std::vector<std::byte> to_bytes(const Sample& sample) {
+  std::vector<std::byte> bytes;
+  write_ctz(sample.meta, sample.rows, [&bytes](std::span<const std::byte> piece) {
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+  });
+  return bytes;
+}
+
+void expect_same(const Sample& expected, const CtzFile& found) {
+  const CtzMeta& a = expected.meta;
+  const CtzMeta& b = found.meta;
+  EXPECT_EQ(a.model, b.model);
+  EXPECT_EQ(a.model_name, b.model_name);
+  EXPECT_EQ(a.prefix_tokens, b.prefix_tokens);
+  EXPECT_EQ(a.context_tokens, b.context_tokens);
+  EXPECT_EQ(a.question_tokens, b.question_tokens);
+  EXPECT_EQ(a.turn_tokens, b.turn_tokens);
+  EXPECT_EQ(a.next_turn_tokens, b.next_turn_tokens);
+  EXPECT_EQ(a.templated, b.templated);
+  EXPECT_EQ(a.method, b.method);
+  EXPECT_EQ(a.allocation, b.allocation);
+  EXPECT_EQ(a.recon_attention, b.recon_attention);
+  EXPECT_EQ(a.chunk_tokens, b.chunk_tokens);
+  EXPECT_EQ(a.seed, b.seed);
+  EXPECT_EQ(a.delta_nll, b.delta_nll);
+  EXPECT_EQ(a.delta_nll_probe, b.delta_nll_probe);
+  EXPECT_EQ(expected.rows.shape, found.rows.shape);
+  EXPECT_EQ(expected.rows.n_prefix, found.rows.n_prefix);
+  EXPECT_EQ(expected.rows.kept, found.rows.kept);
+  EXPECT_EQ(expected.rows.first_row, found.rows.first_row);
+  for (int64_t layer = 0; layer < expected.rows.shape.n_layer; ++layer) {
+    for (int64_t head = 0; head < expected.rows.shape.n_kv_head; ++head) {
+      const Segment x = expected.rows.segment(layer, head);
+      const Segment y = found.rows.segment(layer, head);
+      ASSERT_EQ(x.n_rows, y.n_rows);
+      const size_t n_bytes = static_cast<size_t>(x.n_rows) * expected.rows.shape.row_size();
+      if (n_bytes == 0) continue;
+      EXPECT_EQ(std::memcmp(x.k, y.k, n_bytes), 0) << layer << " " << head;
+      EXPECT_EQ(std::memcmp(x.v, y.v, n_bytes), 0) << layer << " " << head;
+    }
+  }
+}
+
+}  // namespace ctxzip

@@ -1,0 +1,37 @@
+// Contexts to write, made of arbitrary bytes from a fixed seed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "format/ctz.h"
+
+namespace ctxzip {
+
+struct Sample {
+  CtzMeta meta;
+  ZippedRows rows;
+};
+
+struct SampleOptions {
+  int64_t n_layer = 3;
+  int64_t n_kv_head = 2;
+  int64_t head_dim = 8;
+  RowType row_type = RowType::kF16;
+  int64_t n_prefix = 3;
+  int64_t n_context = 21;
+  double ratio = 0.3;  // chance of each row; the first head of a context keeps nothing
+  uint32_t seed = 1;
+};
+
+// The same options give the same sample on every machine.
+Sample make_sample(const SampleOptions& options = {});
+
+std::vector<std::byte> to_bytes(const Sample& sample);
+
+// Adds a test failure unless both hold the same, rows byte for byte.
+void expect_same(const Sample& expected, const CtzFile& found);
+
+}  // namespace ctxzip

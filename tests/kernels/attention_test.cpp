@@ -1,0 +1,435 @@
+// Every implementation of the attention kernels against an exact masked softmax.
+#include "kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <iostream>
+#include <limits>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "attention_test_data.h"
+#include "kernels/attention_targets.h"
+#include "kernels/half.h"
+
+namespace ctxzip::testing {
+namespace {
+
+constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+// ref computes in double and rounds results, partials and maxima to float once or twice.
+constexpr double kRefRoundings = 4;
+// tuned sums up to 256 products in float32 with up to 8 independent partial sums (error of a score:
+// about 32 half-ulps of its largest partial sum), then loses 2 ulp in exp.
+constexpr double kTunedRoundings = 48;
+
+struct Implementation {
+  std::string name;
+  const AttentionKernels* kernels;
+  double roundings;
+};
+
+const std::vector<Implementation>& implementations() {
+  static const std::vector<TargetKernels> targets = tuned_attention_targets();
+  static const std::vector<Implementation> all = [] {
+    std::vector<Implementation> list = {{"ref", &ref_attention_kernels(), kRefRoundings}};
+    for (const TargetKernels& target : targets) {
+      list.push_back({"tuned_" + std::string(target.target), &target.kernels, kTunedRoundings});
+    }
+    return list;
+  }();
+  return all;
+}
+
+// head_dim, group
+using Shape = std::tuple<int, int>;
+// Dimensions: smallest, narrower and wider than vectors, not a multiple of 16, the usual ones.
+// Groups: one part, two parts, several.
+const std::vector<Shape> kShapes = {{8, 1},   {16, 2},  {24, 3},  {64, 1},  {64, 3},
+                                    {64, 7},  {72, 13}, {80, 5},  {128, 4}, {128, 6},
+                                    {128, 8}, {256, 4}, {256, 64}};
+
+class AttentionTest : public ::testing::TestWithParam<std::tuple<size_t, RowType, Shape>> {
+ protected:
+  AttentionTest() : random_(kSeed) {
+    const auto [implementation, type, shape] = GetParam();
+    implementation_ = implementations()[implementation];
+    shape_ = {.row_type = type,
+              .head_dim = std::get<0>(shape),
+              .group = std::get<1>(shape),
+              .scale = 1 / std::sqrt(static_cast<float>(std::get<0>(shape)))};
+  }
+
+  const AttentionKernels& kernels() const { return *implementation_.kernels; }
+  bool big_group() const { return shape_.group > 16; }
+
+  StoredRows random_rows(int64_t n, double k_scale = 1) {
+    StoredRows rows(shape_.row_type, shape_.head_dim, n);
+    rows.randomise(random_, k_scale);
+    return rows;
+  }
+
+  // (n_tokens, token_stride), standard normal; the stride leaves a gap between tokens.
+  std::vector<float> random_queries(int64_t n_tokens) {
+    std::normal_distribution<float> normal;
+    std::vector<float> q(static_cast<size_t>(n_tokens * token_stride() + 1));
+    for (float& value : q) value = normal(random_);
+    return q;
+  }
+  int64_t token_stride() const { return shape_.group * shape_.head_dim + 3; }
+
+  double score_tolerance(const ExactHead& exact) const {
+    return implementation_.roundings * kEpsilon * (1 + exact.max_abs_score);
+  }
+
+  void expect_tile(const std::vector<float>& q, int64_t n_tokens, const TileSegments& over,
+                   const std::vector<std::vector<ExactRow>>& rows);
+  void expect_block(const float* q, const Segment& segment, int64_t begin, int64_t end,
+                    const std::vector<ExactRow>& rows);
+
+  std::mt19937 random_;
+  Implementation implementation_;
+  AttentionShape shape_;
+};
+
+std::vector<ExactRow> exact_rows(const StoredRows& rows, const Segment& segment) {
+  std::vector<ExactRow> list;
+  for (int64_t row = 0; row < segment.n_rows; ++row) {
+    list.push_back({&rows, segment.index ? segment.index[row] : row});
+  }
+  return list;
+}
+
+// `rows` has one list per segment.
+void AttentionTest::expect_tile(const std::vector<float>& q, int64_t n_tokens,
+                                const TileSegments& over,
+                                const std::vector<std::vector<ExactRow>>& rows) {
+  const int64_t out_stride = shape_.group * shape_.head_dim + 5;
+  GuardedFloats out(static_cast<size_t>((n_tokens - 1) * out_stride + out_stride - 5));
+  GuardedFloats lse(static_cast<size_t>(n_tokens * shape_.group));
+  GuardedFloats lse_alone(lse.size());
+  GuardedScratch scratch(kernels().scratch_bytes(shape_));
+  const Queries queries = {q.data() + 1, n_tokens, token_stride()};
+  kernels().attend_tile(shape_, queries, over, out.data(), out_stride, lse.data(), scratch.data());
+  kernels().attend_tile(shape_, queries, over, nullptr, 0, lse_alone.data(), scratch.data());
+  EXPECT_TRUE(out.guards_intact() && lse.guards_intact() && lse_alone.guards_intact() &&
+              scratch.guards_intact());
+
+  for (int64_t token = 0; token < n_tokens; ++token) {
+    std::vector<ExactRow> seen;
+    size_t n_lse_rows = 0;
+    for (int segment = 0; segment < static_cast<int>(rows.size()); ++segment) {
+      const std::vector<ExactRow>& list = rows[static_cast<size_t>(segment)];
+      for (size_t at = 0; at < list.size(); ++at) {
+        seen.push_back(list[at]);
+        seen.back().masked =
+            segment == over.causal && static_cast<int64_t>(at) >= over.causal_rows + token;
+      }
+      if (segment < over.n_lse_segments) n_lse_rows = seen.size();
+    }
+    const std::vector<ExactRow> lse_rows(seen.begin(),
+                                         seen.begin() + static_cast<std::ptrdiff_t>(n_lse_rows));
+    for (int64_t head = 0; head < shape_.group; ++head) {
+      const float* query = queries.data + token * token_stride() + head * shape_.head_dim;
+      const ExactHead exact = exact_attention(query, shape_.head_dim, double{shape_.scale}, seen);
+      const ExactHead exact_lse =
+          exact_attention(query, shape_.head_dim, double{shape_.scale}, lse_rows);
+      const double tolerance = score_tolerance(exact) * (exact.max_abs_v + 1e-30);
+      const float* result = out.data() + token * out_stride + head * shape_.head_dim;
+      for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
+        ASSERT_NEAR(result[dim], exact.out[static_cast<size_t>(dim)], tolerance)
+            << "token " << token << " head " << head << " dim " << dim;
+      }
+      const size_t at = static_cast<size_t>(token * shape_.group + head);
+      if (exact_lse.lse == double{kMinusInfinity}) {
+        ASSERT_EQ(lse[at], kMinusInfinity);
+      } else {
+        ASSERT_NEAR(lse[at], exact_lse.lse, score_tolerance(exact_lse));
+      }
+      ASSERT_EQ(lse[at], lse_alone[at]);
+    }
+  }
+}
+
+void AttentionTest::expect_block(const float* q, const Segment& segment, int64_t begin, int64_t end,
+                                 const std::vector<ExactRow>& rows) {
+  const int64_t head_floats = shape_.head_dim + 2;
+  GuardedFloats partial(static_cast<size_t>(shape_.group * head_floats));
+  kernels().attend_block(shape_, q, segment, begin, end, partial.data());
+  EXPECT_TRUE(partial.guards_intact());
+  const std::vector<ExactRow> range(rows.begin() + begin, rows.begin() + end);
+  for (int64_t head = 0; head < shape_.group; ++head) {
+    const ExactHead exact =
+        exact_attention(q + head * shape_.head_dim, shape_.head_dim, double{shape_.scale}, range);
+    const float* result = partial.data() + head * head_floats;
+    const double tolerance = score_tolerance(exact) * exact.sum * (exact.max_abs_v + 1e-30);
+    if (range.empty()) {
+      ASSERT_EQ(result[shape_.head_dim], kMinusInfinity);
+      ASSERT_EQ(result[shape_.head_dim + 1], 0);
+    } else {
+      ASSERT_NEAR(result[shape_.head_dim], exact.max, score_tolerance(exact));
+      ASSERT_NEAR(result[shape_.head_dim + 1], exact.sum, score_tolerance(exact) * exact.sum);
+    }
+    for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
+      ASSERT_NEAR(result[dim], exact.out[static_cast<size_t>(dim)] * exact.sum, tolerance)
+          << "head " << head << " dim " << dim;
+    }
+  }
+}
+
+// Around the sizes that the kernels work in: register rows (12), tile blocks (64), chunks (96).
+const std::vector<int64_t> kRowCounts = {0,  1,  2,  11, 12, 13,  27,  63,
+                                         64, 65, 95, 96, 97, 131, 195, 515};
+
+TEST_P(AttentionTest, BlockMatchesExactForEveryRowCount) {
+  const StoredRows rows = random_rows(kRowCounts.back() + 3);
+  const std::vector<float> q = random_queries(1);
+  for (const int64_t n : kRowCounts) {
+    if (big_group() && n > 100) break;
+    SCOPED_TRACE(n);
+    const Segment segment = rows.segment(n + 3);
+    expect_block(q.data() + 1, segment, 3, n + 3, exact_rows(rows, segment));
+  }
+}
+
+TEST_P(AttentionTest, BlockFollowsTheIndex) {
+  const StoredRows rows = random_rows(400);
+  const std::vector<float> q = random_queries(1);
+  std::vector<uint32_t> index;
+  for (uint32_t row = 1; row < 400; row += 1 + row % 4) index.push_back(row);
+  const Segment segment = rows.segment(index);
+  expect_block(q.data() + 1, segment, 5, segment.n_rows, exact_rows(rows, segment));
+}
+
+TEST_P(AttentionTest, MergedBlocksMatchTheWholeSegment) {
+  const int64_t n = big_group() ? 200 : 1200;
+  const StoredRows rows = random_rows(n, 3);
+  const std::vector<float> q = random_queries(1);
+  const Segment segment = rows.segment(n);
+  const std::vector<int64_t> cuts = {0, 0, 1, 130, 130, n - 7, n};  // some blocks are empty
+  const size_t block_floats = static_cast<size_t>(shape_.group * (shape_.head_dim + 2));
+  std::vector<float> partials((cuts.size() - 1) * block_floats);
+  for (size_t block = 0; block + 1 < cuts.size(); ++block) {
+    kernels().attend_block(shape_, q.data() + 1, segment, cuts[block], cuts[block + 1],
+                           partials.data() + block * block_floats);
+  }
+  GuardedFloats out(static_cast<size_t>(shape_.group * shape_.head_dim));
+  kernels().merge_blocks(shape_, partials.data(), static_cast<int64_t>(cuts.size()) - 1,
+                         out.data());
+  EXPECT_TRUE(out.guards_intact());
+  for (int64_t head = 0; head < shape_.group; ++head) {
+    const ExactHead exact = exact_attention(q.data() + 1 + head * shape_.head_dim, shape_.head_dim,
+                                            double{shape_.scale}, exact_rows(rows, segment));
+    for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
+      ASSERT_NEAR(out[static_cast<size_t>(head * shape_.head_dim + dim)],
+                  exact.out[static_cast<size_t>(dim)], score_tolerance(exact) * exact.max_abs_v);
+    }
+  }
+  kernels().merge_blocks(shape_, partials.data(), 1, out.data());
+  EXPECT_EQ(out[0], 0) << "the first block is empty";
+  kernels().merge_blocks(shape_, partials.data(), 0, out.data());
+  EXPECT_EQ(out[0], 0);
+}
+
+TEST_P(AttentionTest, TileMatchesExactForEveryRowCount) {
+  const StoredRows rows = random_rows(200);
+  for (const int64_t n : kRowCounts) {
+    if (n > 200 || (big_group() && n % 3 != 0)) continue;
+    SCOPED_TRACE(n);
+    const int64_t n_tokens = 1 + n % 5;
+    const Segment segment = rows.segment(n);
+    expect_tile(random_queries(n_tokens), n_tokens,
+                {.segments = {&segment, 1}, .n_lse_segments = 1}, {exact_rows(rows, segment)});
+  }
+}
+
+TEST_P(AttentionTest, TileHandlesCausalEmptyAndIndexedSegments) {
+  const StoredRows context = random_rows(150);
+  const StoredRows own = random_rows(70);
+  std::vector<uint32_t> index;
+  for (uint32_t row = 0; row < 150; row += 1 + row % 3) index.push_back(row);
+  for (const int64_t n_tokens : {1, 5, 32}) {
+    if (big_group() && n_tokens == 32) continue;
+    for (const int64_t causal_rows : {0, 1, 33, 64}) {
+      for (const int n_lse_segments : {0, 1, 3, 4}) {
+        if (causal_rows != 33 && (n_lse_segments != 1 || n_tokens != 5)) continue;
+        if (n_lse_segments != 1 && n_tokens == 32) continue;
+        SCOPED_TRACE(::testing::Message()
+                     << n_tokens << " tokens, " << causal_rows << " rows, lse " << n_lse_segments);
+        const std::vector<Segment> segments = {context.segment(index), Segment(), own.segment(70),
+                                               context.slice(10, 12)};
+        std::vector<std::vector<ExactRow>> rows = {exact_rows(context, segments[0]),
+                                                   {},
+                                                   exact_rows(own, segments[2]),
+                                                   {{&context, 10}, {&context, 11}}};
+        expect_tile(random_queries(n_tokens), n_tokens, {segments, 2, causal_rows, n_lse_segments},
+                    rows);
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, TokensThatSeeNothingGetZeros) {
+  const StoredRows rows = random_rows(8);
+  const Segment segment = rows.segment(8);
+  const TileSegments over = {{&segment, 1}, 0, 0, 1};
+  expect_tile(random_queries(3), 3, over, {exact_rows(rows, segment)});
+  expect_tile(random_queries(3), 3, {}, {});
+}
+
+TEST_P(AttentionTest, LargeScoresAndTies) {
+  const int64_t n = 130;
+  StoredRows rows = random_rows(n);
+  std::vector<float> q = random_queries(2);
+  // Scores of exactly +-80 on most rows, so that exp underflows or ties.
+  const float unit = 80.0f / shape_.scale / static_cast<float>(shape_.head_dim) / 2;
+  for (float& value : q) value = 2;
+  for (int64_t row = 0; row < n; ++row) {
+    const float value = row % 7 == 0 ? unit : row % 7 == 1 ? 0.0f : -unit;
+    for (int64_t dim = 0; dim < shape_.head_dim; ++dim) rows.set_k(row, dim, value);
+  }
+  const Segment segment = rows.segment(n);
+  expect_tile(q, 2, {.segments = {&segment, 1}, .n_lse_segments = 1}, {exact_rows(rows, segment)});
+  expect_block(q.data() + 1, segment, 0, n, exact_rows(rows, segment));
+}
+
+TEST_P(AttentionTest, InfinitelyLowScoresGiveNoNaN) {
+  StoredRows rows = random_rows(20);
+  for (int64_t row = 0; row < 20; ++row) {
+    for (int64_t dim = 0; dim < shape_.head_dim; ++dim) rows.set_k(row, dim, -6e4f);
+  }
+  const std::vector<float> q(static_cast<size_t>(token_stride()) + 1, 1e38f);
+  const Segment segment = rows.segment(20);
+  GuardedFloats partial(static_cast<size_t>(shape_.group * (shape_.head_dim + 2)));
+  GuardedFloats out(static_cast<size_t>(shape_.group * shape_.head_dim));
+  GuardedScratch scratch(kernels().scratch_bytes(shape_));
+  kernels().attend_block(shape_, q.data() + 1, segment, 0, 20, partial.data());
+  kernels().attend_tile(shape_, {q.data() + 1, 1, token_stride()}, {.segments = {&segment, 1}},
+                        out.data(), shape_.group * shape_.head_dim, nullptr, scratch.data());
+  for (size_t at = 0; at < partial.size(); ++at) ASSERT_FALSE(std::isnan(partial[at])) << at;
+  for (size_t at = 0; at < out.size(); ++at) ASSERT_FALSE(std::isnan(out[at])) << at;
+}
+
+TEST_P(AttentionTest, ColumnMaxMatchesExact) {
+  const int64_t n = 131;
+  const StoredRows rows = random_rows(n);
+  std::vector<uint32_t> index;
+  for (uint32_t row = 0; row < n; row += 1 + row % 2) index.push_back(row);
+  for (const int64_t n_tokens : {1, 7, 32}) {
+    if (big_group() && n_tokens > 1) continue;
+    const std::vector<float> q = random_queries(n_tokens);
+    const Queries queries = {q.data() + 1, n_tokens, token_stride()};
+    std::vector<float> lse(static_cast<size_t>(n_tokens * shape_.group));
+    for (size_t at = 0; at < lse.size(); ++at) {
+      lse[at] = at % 5 == 3 ? kMinusInfinity : static_cast<float>(at % 4) - 1.5f;
+    }
+    for (const Segment& columns : {rows.segment(n), rows.segment(index)}) {
+      SCOPED_TRACE(::testing::Message() << n_tokens << " tokens, " << columns.n_rows << " columns");
+      GuardedFloats best(static_cast<size_t>(columns.n_rows));
+      for (size_t at = 0; at < best.size(); ++at) {
+        best.data()[at] = at % 9 == 0 ? 1e6f : kMinusInfinity;
+      }
+      GuardedScratch scratch(kernels().scratch_bytes(shape_));
+      const int64_t begin = 2;
+      const int64_t end = columns.n_rows - 1;
+      kernels().column_max(shape_, queries, lse.data(), columns, begin, end, best.data(),
+                           scratch.data());
+      EXPECT_TRUE(best.guards_intact() && scratch.guards_intact());
+      for (int64_t column = 0; column < columns.n_rows; ++column) {
+        double expected = column % 9 == 0 ? 1e6 : double{kMinusInfinity};
+        double max_abs = 0;
+        for (size_t m = 0; m < lse.size() && column >= begin && column < end; ++m) {
+          if (lse[m] == kMinusInfinity) continue;
+          const int64_t at = static_cast<int64_t>(m);
+          const float* query = queries.data + at / shape_.group * token_stride() +
+                               at % shape_.group * shape_.head_dim;
+          const double score = exact_score(query, shape_.head_dim, double{shape_.scale},
+                                           exact_rows(rows, columns)[static_cast<size_t>(column)]);
+          expected = std::max(expected, score - double{lse[m]});
+          max_abs = std::max(max_abs, std::abs(score));
+        }
+        const float value = best[static_cast<size_t>(column)];
+        if (expected == double{kMinusInfinity}) {
+          ASSERT_EQ(value, kMinusInfinity) << column;
+        } else {
+          ASSERT_NEAR(value, expected, implementation_.roundings * kEpsilon * (2 + max_abs))
+              << column;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, SplittingASegmentChangesNothing) {
+  const int64_t n = 197;
+  const StoredRows rows = random_rows(n, 2);
+  const int64_t n_tokens = 3;
+  const std::vector<float> q = random_queries(n_tokens);
+  const std::vector<ExactRow> all = exact_rows(rows, rows.segment(n));
+  for (const int64_t cut : {0, 1, 63, 64, 100, 196, 197}) {
+    if (big_group() && cut != 100) continue;
+    SCOPED_TRACE(cut);
+    const std::vector<Segment> segments = {rows.slice(0, cut), rows.slice(cut, n)};
+    expect_tile(q, n_tokens, {.segments = segments, .n_lse_segments = 2},
+                {{all.begin(), all.begin() + cut}, {all.begin() + cut, all.end()}});
+  }
+}
+
+TEST_P(AttentionTest, ResultsDoNotDependOnAddresses) {
+  const int64_t n = 150;
+  const int64_t n_tokens = 4;
+  const std::vector<float> q = random_queries(n_tokens);
+  std::vector<std::vector<float>> results;
+  for (const size_t misalign : {size_t{0}, size_t{1}, size_t{5}, size_t{16}}) {
+    StoredRows rows(shape_.row_type, shape_.head_dim, n, misalign);
+    std::mt19937 random(kSeed + 1);
+    rows.randomise(random);
+    const Segment segment = rows.segment(n);
+    GuardedFloats moved_q(q.size(), misalign);
+    std::copy(q.begin(), q.end(), moved_q.data());
+    const Queries queries = {moved_q.data(), n_tokens, token_stride()};
+    GuardedScratch scratch(kernels().scratch_bytes(shape_), misalign);
+    GuardedFloats partial(static_cast<size_t>(shape_.group * (shape_.head_dim + 2)), misalign);
+    GuardedFloats out(static_cast<size_t>(n_tokens * shape_.group * shape_.head_dim), misalign);
+    GuardedFloats lse(static_cast<size_t>(n_tokens * shape_.group), misalign);
+    std::vector<float> best(static_cast<size_t>(n), kMinusInfinity);
+    kernels().attend_block(shape_, moved_q.data(), segment, 0, n, partial.data());
+    kernels().attend_tile(shape_, queries, {{&segment, 1}, 0, 77, 1}, out.data(),
+                          shape_.group * shape_.head_dim, lse.data(), scratch.data());
+    kernels().column_max(shape_, queries, lse.data(), segment, 0, n, best.data(), scratch.data());
+    for (const GuardedFloats* values : {&partial, &out, &lse}) {
+      best.insert(best.end(), values->data(), values->data() + values->size());
+    }
+    results.push_back(best);
+  }
+  for (const std::vector<float>& result : results) {
+    EXPECT_EQ(std::memcmp(result.data(), results[0].data(), result.size() * sizeof(float)), 0);
+  }
+}
+
+std::string test_name(const ::testing::TestParamInfo<AttentionTest::ParamType>& param) {
+  const auto [implementation, type, shape] = param.param;
+  return implementations()[implementation].name + "_" + std::string(row_type_name(type)) + "_d" +
+         std::to_string(std::get<0>(shape)) + "_g" + std::to_string(std::get<1>(shape));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, AttentionTest,
+                         ::testing::Combine(::testing::Range(size_t{0}, implementations().size()),
+                                            ::testing::Values(RowType::kF32, RowType::kF16),
+                                            ::testing::ValuesIn(kShapes)),
+                         test_name);
+
+TEST(AttentionKernelsTest, AreFoundByName) {
+  RecordProperty("seed", static_cast<int>(kSeed));
+  std::cout << "seed " << kSeed << ", tuned target " << tuned_target_name() << "\n";
+  EXPECT_EQ(find_attention_kernels("ref"), &ref_attention_kernels());
+  EXPECT_EQ(find_attention_kernels("tuned"), &tuned_attention_kernels());
+  EXPECT_EQ(find_attention_kernels("cuda"), nullptr);
+}
+
+}  // namespace
+}  // namespace ctxzip::testing

@@ -1,0 +1,132 @@
+#include "support/tiny_model.h"
+
+#include <ggml-cpp.h>
+#include <gguf.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <random>
+#include <vector>
+
+#include "core/fail.h"
+
+namespace ctxzip::test {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(const TinyModel& model)
+      : model_(model),
+        random_(model.seed),
+        gguf_(gguf_init_empty(), &gguf_free),
+        context_(ggml_init({.mem_size = size_t{64} << 20, .mem_buffer = nullptr, .no_alloc = false})) {}
+
+  gguf_context* gguf() { return gguf_.get(); }
+
+  void matrix(const std::string& name, int64_t n_in, int64_t n_out, float scale = 1) {
+    const float deviation = scale * model_.spread / std::sqrt(static_cast<float>(n_in));
+    std::vector<float> values = normal(n_in * n_out, 0, deviation);
+    ggml_tensor* tensor = ggml_new_tensor_2d(context_.get(), model_.type, n_in, n_out);
+    if (model_.type == GGML_TYPE_F32) {
+      std::copy(values.begin(), values.end(), static_cast<float*>(tensor->data));
+    } else {
+      ggml_quantize_chunk(model_.type, values.data(), tensor->data, 0, n_out, n_in, nullptr);
+    }
+    add(name, tensor);
+  }
+
+  void vector(const std::string& name, int64_t n, float mean, float deviation) {
+    ggml_tensor* tensor = ggml_new_tensor_1d(context_.get(), GGML_TYPE_F32, n);
+    const std::vector<float> values = normal(n, mean, deviation);
+    std::copy(values.begin(), values.end(), static_cast<float*>(tensor->data));
+    add(name, tensor);
+  }
+
+ private:
+  std::vector<float> normal(int64_t n, float mean, float deviation) {
+    std::normal_distribution<float> distribution(mean, deviation);
+    std::vector<float> values(static_cast<size_t>(n));
+    for (float& value : values) value = distribution(random_);
+    return values;
+  }
+
+  void add(const std::string& name, ggml_tensor* tensor) {
+    if (name == model_.without_tensor) return;
+    ggml_set_name(tensor, name.c_str());
+    gguf_add_tensor(gguf_.get(), tensor);
+  }
+
+  const TinyModel& model_;
+  std::mt19937 random_;
+  std::unique_ptr<gguf_context, decltype(&gguf_free)> gguf_;
+  ggml_context_ptr context_;
+};
+
+void write_metadata(const TinyModel& model, gguf_context* gguf) {
+  const std::string prefix = model.architecture + ".";
+  const auto number = [&](const char* key, int64_t value) {
+    gguf_set_val_u32(gguf, (prefix + key).c_str(), static_cast<uint32_t>(value));
+  };
+  gguf_set_val_str(gguf, "general.architecture", model.architecture.c_str());
+  gguf_set_val_str(gguf, "general.name", ("tiny " + model.architecture).c_str());
+  gguf_set_val_str(gguf, "tokenizer.ggml.model", "none");
+  number("block_count", model.n_layer);
+  number("embedding_length", model.n_embd);
+  number("feed_forward_length", model.n_ff);
+  number("attention.head_count", model.n_head);
+  number("attention.head_count_kv", model.n_kv_head);
+  number("context_length", model.n_ctx_train);
+  number("vocab_size", model.n_vocab);
+  gguf_set_val_f32(gguf, (prefix + "attention.layer_norm_rms_epsilon").c_str(), 1e-5f);
+  gguf_set_val_f32(gguf, (prefix + "rope.freq_base").c_str(), 10000.0f);
+}
+
+void write_layer(const TinyModel& model, Writer& writer, int64_t layer) {
+  const int64_t n_kv = model.n_embd / model.n_head * model.n_kv_head;
+  const std::string prefix = "blk." + std::to_string(layer) + ".";
+  writer.vector(prefix + "attn_norm.weight", model.n_embd, 1, 0.1f);
+  writer.matrix(prefix + "attn_q.weight", model.n_embd, model.n_embd);
+  writer.matrix(prefix + "attn_k.weight", model.n_embd, n_kv);
+  writer.matrix(prefix + "attn_v.weight", model.n_embd, n_kv);
+  if (model.architecture == "qwen2") {
+    writer.vector(prefix + "attn_q.bias", model.n_embd, 0, 0.5f);
+    writer.vector(prefix + "attn_k.bias", n_kv, 0, 0.5f);
+    writer.vector(prefix + "attn_v.bias", n_kv, 0, 0.5f);
+  }
+  writer.matrix(prefix + "attn_output.weight", model.n_embd, model.n_embd);
+  writer.vector(prefix + "ffn_norm.weight", model.n_embd, 1, 0.1f);
+  writer.matrix(prefix + "ffn_gate.weight", model.n_embd, model.n_ff);
+  writer.matrix(prefix + "ffn_up.weight", model.n_embd, model.n_ff);
+  writer.matrix(prefix + "ffn_down.weight", model.n_ff, model.n_embd);
+}
+
+}  // namespace
+
+void write_tiny_model(const TinyModel& model, const std::string& path) {
+  Writer writer(model);
+  write_metadata(model, writer.gguf());
+  writer.matrix("token_embd.weight", model.n_embd, model.n_vocab, std::sqrt(static_cast<float>(model.n_embd)));
+  writer.vector("output_norm.weight", model.n_embd, 1, 0.1f);
+  if (!model.tied) writer.matrix("output.weight", model.n_embd, model.n_vocab, 2.5f);
+  if (model.rope_factors) writer.vector("rope_freqs.weight", model.n_embd / model.n_head / 2, 2, 0.3f);
+  for (int64_t layer = 0; layer < model.n_layer; ++layer) write_layer(model, writer, layer);
+  if (model.edit) model.edit(writer.gguf());
+  CHECK(gguf_write_to_file(writer.gguf(), path.c_str(), false));
+}
+
+std::string temp_path(const std::string& name) {
+  struct Folder {
+    std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("ctxzip-test-" + std::to_string(getpid()));
+    Folder() { std::filesystem::create_directories(path); }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  };
+  static const Folder folder;
+  return (folder.path / name).string();
+}
+
+}  // namespace ctxzip::test

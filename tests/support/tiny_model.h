@@ -1,0 +1,40 @@
+// Random models small enough to make in a test.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "ggml.h"
+
+struct gguf_context;
+
+namespace ctxzip::test {
+
+struct TinyModel {
+  std::string architecture = "llama";
+  int64_t n_layer = 3;
+  int64_t n_embd = 64;
+  int64_t n_head = 4;
+  int64_t n_kv_head = 2;
+  int64_t n_ff = 128;
+  int64_t n_vocab = 256;
+  int64_t n_ctx_train = 8192;
+  ggml_type type = GGML_TYPE_F32;  // of matrices; norms and biases stay f32
+  bool tied = false;
+  bool rope_factors = false;       // a rope_freqs tensor as Llama 3.1 has it
+  uint32_t seed = 1;
+  // Larger: more peaked attention and logits.
+  float spread = 1.6f;
+  // Last change before the file is written: to make a bad one.
+  std::function<void(gguf_context*)> edit = {};
+  std::string without_tensor = {};
+};
+
+// Writes the file (tokenizer "none": token ids only).
+void write_tiny_model(const TinyModel& model, const std::string& path);
+
+// A folder of this test process, removed at exit.
+std::string temp_path(const std::string& name);
+
+}  // namespace ctxzip::test
