@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention.h"
 
@@ -100,27 +101,39 @@ HWY_INLINE float exponentiate(float* scores, int64_t n, float max) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// Four vectors of `kLanes` floats, `stride` floats apart, to their four sums.
-template <int64_t kLanes>
-HWY_INLINE void sum_four(const float* vectors, int64_t stride, float* sums) {
-#if HWY_TARGET == HWY_SCALAR
-  static_assert(kLanes == 1);
-  for (int64_t at = 0; at < 4; ++at) sums[at] = vectors[at * stride];
-#else
-  const hn::FixedTag<float, 4> d;
-  hn::Vec<decltype(d)> part[4];
-  for (int64_t at = 0; at < 4; ++at) {
-    part[at] = hn::Load(d, vectors + at * stride);
-    for (int64_t lane = 4; lane < kLanes; lane += 4) {
-      part[at] = hn::Add(part[at], hn::Load(d, vectors + at * stride + lane));
-    }
+#if HWY_TARGET != HWY_SCALAR
+// Adds the 128-bit blocks of a vector.
+template <class D>
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> add_blocks(D d, hn::Vec<D> v) {
+  if constexpr (lanes_of<D>() > 4) {
+    const hn::Half<D> dh;
+    return add_blocks(dh, hn::Add(hn::LowerHalf(dh, v), hn::UpperHalf(dh, v)));
+  } else {
+    return v;
   }
-  const auto low =
-      hn::Add(hn::InterleaveLower(d, part[0], part[1]), hn::InterleaveUpper(d, part[0], part[1]));
-  const auto high =
-      hn::Add(hn::InterleaveLower(d, part[2], part[3]), hn::InterleaveUpper(d, part[2], part[3]));
-  hn::StoreU(hn::Add(hn::ConcatLowerLower(d, high, low), hn::ConcatUpperUpper(d, high, low)), d,
-             sums);
+}
+#endif
+
+// Stores the sums of the lanes of four vectors.
+template <class D>
+HWY_INLINE void store_four_sums(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e,
+                                float* sums) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d;
+  sums[0] = hn::GetLane(a);
+  sums[1] = hn::GetLane(b);
+  sums[2] = hn::GetLane(c);
+  sums[3] = hn::GetLane(e);
+#else
+  const hn::Repartition<double, D> d64;
+  const auto ab =
+      hn::BitCast(d64, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  const auto ce =
+      hn::BitCast(d64, hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e)));
+  const auto low = hn::BitCast(d, hn::InterleaveLower(d64, ab, ce));
+  const auto high = hn::BitCast(d, hn::InterleaveUpper(d64, ab, ce));
+  const hn::FixedTag<float, 4> d4;
+  hn::StoreU(add_blocks(d, hn::Add(low, high)), d4, sums);
 #endif
 }
 
@@ -162,6 +175,13 @@ HWY_INLINE void list_rows(const void* stored, const uint32_t* index, int64_t hea
     for (int64_t at = 0; at < n; ++at) rows[at] = base + (begin + at) * head_dim;
   }
   for (int64_t at = n; at < n_padded; ++at) rows[at] = rows[n - 1];
+}
+
+// Asks for every cache line of a row.
+template <class T>
+HWY_INLINE void prefetch_row(const T* row, int64_t head_dim) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t dim = 0; dim < head_dim; dim += kLine) hwy::Prefetch(row + dim);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
