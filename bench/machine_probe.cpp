@@ -8,11 +8,13 @@
 #include <thread>
 #include <vector>
 
+// clang-format off: this order is Highway's.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "machine_probe.cpp"
+#include "kernels/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/targets.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace ctxzip::bench {

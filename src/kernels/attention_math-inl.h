@@ -52,13 +52,12 @@ HWY_INLINE hn::Vec<D> exp_non_positive(D d, hn::Vec<D> x) {
   // ln 2 in two parts; the product with the first is exact.
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  auto poly = hn::Set(d, 1.9875691500e-4f);
-  poly = hn::MulAdd(poly, r, hn::Set(d, 1.3981999507e-3f));
-  poly = hn::MulAdd(poly, r, hn::Set(d, 8.3334519073e-3f));
-  poly = hn::MulAdd(poly, r, hn::Set(d, 4.1665795894e-2f));
-  poly = hn::MulAdd(poly, r, hn::Set(d, 1.6666665459e-1f));
-  poly = hn::MulAdd(poly, r, hn::Set(d, 5.0000001201e-1f));
-  poly = hn::Add(hn::MulAdd(poly, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  // Minimax polynomial of degree 6 on +-ln(2)/2 with the first two coefficients 1.
+  auto poly = hn::Set(d, 0x1.6b7338p-10f);
+  for (const float coefficient :
+       {0x1.12278ep-7f, 0x1.555716p-5f, 0x1.5554b0p-3f, 0x1.fffffep-2f, 1.0f, 1.0f}) {
+    poly = hn::MulAdd(poly, r, hn::Set(d, coefficient));
+  }
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, biased));
   const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, poly), exponent));
   return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.3f)), scaled);
