@@ -12,7 +12,8 @@
 #endif
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
+#include <limits>
 
 #include "kernels/attention_math-inl.h"
 
@@ -20,8 +21,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ctxzip {
 namespace HWY_NAMESPACE {
 
-// A chunk is this many bytes of K rows, and at most kMaxChunkRows rows.
-constexpr int64_t kChunkBytes = 12 << 10;
+// A chunk is this many bytes of K rows, and at most kMaxChunkRows rows: its K and V and the next
+// chunk's K fit in 32 KiB.
+constexpr int64_t kChunkBytes = 8 << 10;
 constexpr int64_t kMaxChunkRows = 96;
 // Rows are scored up to this many at once, so a chunk is rounded up to a multiple.
 constexpr int64_t kRowMultiple = 12;
@@ -61,23 +63,32 @@ struct DecodeState {
   float sum[kMaxHeads];
 };
 
-// Stores acc[row][head] summed over lanes to weights[row * kWidth + head]; lanes between the heads
-// and kWidth get other finite values.
+// Stores acc[row][head] summed over lanes to weights[row * kWidth + head]; may write other lanes
+// below kWidth, which softmax_chunk ignores.
 template <int kHeads, int kRows, int kWidth, class D>
 HWY_INLINE void store_scores(D d, const hn::Vec<D> (&acc)[kRows][kHeads], float* weights) {
+  const auto store = [&](const hn::Vec<D>& a, const hn::Vec<D>& b, const hn::Vec<D>& c,
+                         const hn::Vec<D>& e, float* first)
+                         HWY_ATTR { store_four_sums(d, a, b, c, e, first, first + 2); };
   if constexpr (kHeads <= 2) {
     static_assert(kWidth == kHeads && kRows * kHeads % 4 == 0);
     const auto at = [&](int flat) HWY_ATTR { return acc[flat / kHeads][flat % kHeads]; };
     for (int flat = 0; flat < kRows * kHeads; flat += 4) {
-      store_four_sums(d, at(flat), at(flat + 1), at(flat + 2), at(flat + 3), weights + flat);
+      store(at(flat), at(flat + 1), at(flat + 2), at(flat + 3), weights + flat);
     }
   } else {
     for (int row = 0; row < kRows; ++row) {
       const auto& a = acc[row];
-      store_four_sums(d, a[0], a[1], a[2], a[kHeads > 3 ? 3 : 2], weights + row * kWidth);
-      if constexpr (kHeads > 4) {
-        store_four_sums(d, a[4], a[kHeads - 1], a[4], a[kHeads - 1], weights + row * kWidth + 4);
-      }
+      store(a[0], a[1], a[2], a[kHeads > 3 ? 3 : 2], weights + row * kWidth);
+      if constexpr (kHeads == 5) store(a[4], a[4], a[4], a[4], weights + row * kWidth + 4);
+    }
+  }
+  if constexpr (kHeads == 6) {
+    static_assert(kRows % 2 == 0);
+    for (int row = 0; row < kRows; row += 2) {
+      float* first = weights + row * kWidth + 4;
+      store_four_sums(d, acc[row][4], acc[row][5], acc[row + 1][4], acc[row + 1][5], first,
+                      first + kWidth);
     }
   }
 }
@@ -96,7 +107,8 @@ HWY_INLINE void score_rows(D d, const T* const* rows, const float* q, int64_t he
       hn::Vec<D> k[kRows];
       for (int row = 0; row < kRows; ++row) k[row] = load_row(d, rows[row] + dim);
       for (int head = 0; head < kHeads; ++head) {
-        const auto query = hn::Load(d, q + head * kLanes);
+        auto query = hn::Load(d, q + head * kLanes);
+        keep_in_register(query);
         for (int row = 0; row < kRows; ++row) {
           acc[row][head] = hn::MulAdd(k[row], query, acc[row][head]);
         }
@@ -129,19 +141,42 @@ HWY_NOINLINE void score_part(D d, const T* const* rows, int64_t n, const float* 
   }
 }
 
-// out[head][0, kVectors vectors) += sum over rows of weights[row][head] * row.
+// Where the weighted sum of V reads and writes; meanwhile the rows of `ahead` are fetched.
+template <class T>
+struct ValueRows {
+  const T* const* rows;
+  int64_t n_rows;
+  const T* const* ahead;
+  int64_t n_ahead;
+  int64_t head_dim;
+  const float* weights;  // (row, width)
+  float* out;            // (head, out_stride)
+  int64_t out_stride;
+};
+
+// out[head][dim, kVectors vectors) += sum over rows of weights[row][head] * row.
 template <int kHeads, int kVectors, int kWidth, class D, class T>
-HWY_INLINE void add_strip(D d, const T* const* rows, int64_t n_rows, int64_t dim,
-                          const float* weights, float* out, int64_t out_stride) {
+HWY_INLINE void add_strip(D d, const ValueRows<T>& values, int64_t dim) {
   constexpr int64_t kLanes = lanes_of<D>();
+  constexpr int64_t kStrip = kVectors * kLanes;
+  float* out = values.out + dim;
   hn::Vec<D> acc[kHeads][kVectors];
   for (int head = 0; head < kHeads; ++head) {
     for (int vector = 0; vector < kVectors; ++vector) {
-      acc[head][vector] = hn::LoadU(d, out + head * out_stride + dim + vector * kLanes);
+      acc[head][vector] = hn::LoadU(d, out + head * values.out_stride + vector * kLanes);
     }
   }
-  for (int64_t row = 0; row < n_rows; ++row, weights += kWidth) {
-    const T* from = rows[row] + dim;
+  const float* weights = values.weights;
+  // Every strip fetches its share of the rows, one each `period` rows.
+  const int64_t period = values.head_dim / kStrip;
+  int64_t fetched = values.n_ahead * dim / values.head_dim;
+  int64_t next_fetch = 0;
+  for (int64_t row = 0; row < values.n_rows; ++row, weights += kWidth) {
+    const T* from = values.rows[row] + dim;
+    if (row == next_fetch && fetched < values.n_ahead) {
+      prefetch_row(values.ahead[fetched++], values.head_dim);
+      next_fetch += period;
+    }
     if constexpr (kVectors < kHeads) {
       hn::Vec<D> v[kVectors];
       for (int vector = 0; vector < kVectors; ++vector) {
@@ -166,38 +201,26 @@ HWY_INLINE void add_strip(D d, const T* const* rows, int64_t n_rows, int64_t dim
   }
   for (int head = 0; head < kHeads; ++head) {
     for (int vector = 0; vector < kVectors; ++vector) {
-      hn::StoreU(acc[head][vector], d, out + head * out_stride + dim + vector * kLanes);
+      hn::StoreU(acc[head][vector], d, out + head * values.out_stride + vector * kLanes);
     }
   }
 }
 
-// Dimensions [dim, head_dim) in strips of kVectors vectors, then narrower ones. Meanwhile fetches
-// the rows of `ahead`, an equal share with each strip.
+// Dimensions [dim, head_dim) in strips of kVectors vectors, then narrower ones.
 template <int kHeads, int kVectors, int kWidth, class D, class T>
-HWY_INLINE void add_strips(D d, const T* const* rows, int64_t n_rows, int64_t dim, int64_t head_dim,
-                           const float* weights, const T* const* ahead, int64_t n_ahead, float* out,
-                           int64_t out_stride) {
+HWY_INLINE void add_strips(D d, const ValueRows<T>& values, int64_t dim) {
   constexpr int64_t kStrip = kVectors * lanes_of<D>();
-  for (; dim + kStrip <= head_dim; dim += kStrip) {
-    for (int64_t at = n_ahead * dim / head_dim; at < n_ahead * (dim + kStrip) / head_dim; ++at) {
-      prefetch_row(ahead[at], head_dim);
-    }
-    add_strip<kHeads, kVectors, kWidth>(d, rows, n_rows, dim, weights, out, out_stride);
+  for (; dim + kStrip <= values.head_dim; dim += kStrip) {
+    add_strip<kHeads, kVectors, kWidth>(d, values, dim);
   }
   if constexpr (kVectors > 1) {
-    if (dim < head_dim) {
-      add_strips<kHeads, kVectors / 2, kWidth>(d, rows, n_rows, dim, head_dim, weights, ahead,
-                                               n_ahead, out, out_stride);
-    }
+    if (dim < values.head_dim) add_strips<kHeads, kVectors / 2, kWidth>(d, values, dim);
   }
 }
 
 template <int kHeads, int kWidth, class D, class T>
-HWY_NOINLINE void add_part(D d, const T* const* rows, int64_t n, int64_t head_dim,
-                           const float* weights, const T* const* ahead, int64_t n_ahead, float* out,
-                           int64_t out_stride) {
-  add_strips<kHeads, vectors_at_once(kHeads), kWidth>(d, rows, n, 0, head_dim, weights, ahead,
-                                                      n_ahead, out, out_stride);
+HWY_NOINLINE void add_part(D d, const ValueRows<T>& values) {
+  add_strips<kHeads, vectors_at_once(kHeads), kWidth>(d, values, 0);
 }
 
 // Turns the scores of n rows into exponentials relative to each head's running maximum. A vector
@@ -243,7 +266,9 @@ HWY_NOINLINE void softmax_chunk(int64_t n, int64_t head_dim, DecodeState& state,
   // A head whose scores are all -inf has no finite maximum to subtract.
   for (int64_t at = 0; at < kPeriod; ++at) {
     const int64_t head = at % kWidth;
-    lanes[at] = head < kHeads ? std::max(state.max[head], std::numeric_limits<float>::lowest()) : 0;
+    // Lanes of no head become 0.
+    lanes[at] = head < kHeads ? std::max(state.max[head], std::numeric_limits<float>::lowest())
+                              : std::numeric_limits<float>::infinity();
   }
   hn::Vec<FloatTag> shift[kVectors];
   for (int64_t vector = 0; vector < kVectors; ++vector) {
@@ -310,6 +335,8 @@ void attend_heads(D d, const AttentionShape& shape, const float* q, const Segmen
   DecodeState state;
   std::fill_n(state.max, kMaxHeads, kMinusInfinity);
   std::fill_n(state.sum, kMaxHeads, 0.0f);
+  if constexpr (kWidth != kHeads)
+    std::fill(std::begin(state.weights), std::end(state.weights), 0.0f);
   float* second_q = pack_part(d, q, P::kFirstHeads, head_dim, shape.scale, state.q);
   if constexpr (P::kSecondHeads > 0) {
     pack_part(d, q + P::kFirstHeads * head_dim, P::kSecondHeads, head_dim, shape.scale, second_q);
@@ -329,12 +356,13 @@ void attend_heads(D d, const AttentionShape& shape, const float* q, const Segmen
     first += chunk.n;
     // Behind the last chunk come the rows of the caller's next block.
     next.list(segment, head_dim, first, first < end ? end : segment.n_rows);
-    add_part<P::kFirstHeads, kWidth>(d, chunk.v, chunk.n, head_dim, state.weights, next.k, next.n,
-                                     out, stride);
+    ValueRows<T> values = {chunk.v, chunk.n, next.k, next.n, head_dim, state.weights, out, stride};
+    add_part<P::kFirstHeads, kWidth>(d, values);
     if constexpr (P::kSecondHeads > 0) {
-      add_part<P::kSecondHeads, kWidth>(d, chunk.v, chunk.n, head_dim,
-                                        state.weights + P::kFirstHeads, next.k, 0,
-                                        out + P::kFirstHeads * stride, stride);
+      values.n_ahead = 0;
+      values.weights += P::kFirstHeads;
+      values.out += P::kFirstHeads * stride;
+      add_part<P::kSecondHeads, kWidth>(d, values);
     }
   }
   for (int64_t head = 0; head < kHeads; ++head) {

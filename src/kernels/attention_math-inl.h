@@ -41,6 +41,16 @@ HWY_INLINE hn::Vec<D> load_row(D d, const uint16_t* row) {
   return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(row)));
 }
 
+// Stops GCC from loading the vector again for each use, which would take the second load port.
+template <class V>
+HWY_INLINE void keep_in_register(V& vector) {
+#if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  asm("" : "+v"(vector.raw));
+#else
+  (void)vector;
+#endif
+}
+
 // exp(x) for x <= 0 within 2 ulp; 0 below -87.3, where the result would be subnormal.
 template <class D>
 HWY_INLINE hn::Vec<D> exp_non_positive(D d, hn::Vec<D> x) {
@@ -113,16 +123,16 @@ HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> add_blocks(D d, hn::Vec<D> v) {
 }
 #endif
 
-// Stores the sums of the lanes of four vectors.
+// Stores the sums of the lanes of four vectors, two to `first` and two to `second`.
 template <class D>
 HWY_INLINE void store_four_sums(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e,
-                                float* sums) {
+                                float* first, float* second) {
 #if HWY_TARGET == HWY_SCALAR
   (void)d;
-  sums[0] = hn::GetLane(a);
-  sums[1] = hn::GetLane(b);
-  sums[2] = hn::GetLane(c);
-  sums[3] = hn::GetLane(e);
+  first[0] = hn::GetLane(a);
+  first[1] = hn::GetLane(b);
+  second[0] = hn::GetLane(c);
+  second[1] = hn::GetLane(e);
 #else
   const hn::Repartition<double, D> d64;
   const auto ab =
@@ -131,8 +141,14 @@ HWY_INLINE void store_four_sums(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, h
       hn::BitCast(d64, hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e)));
   const auto low = hn::BitCast(d, hn::InterleaveLower(d64, ab, ce));
   const auto high = hn::BitCast(d, hn::InterleaveUpper(d64, ab, ce));
-  const hn::FixedTag<float, 4> d4;
-  hn::StoreU(add_blocks(d, hn::Add(low, high)), d4, sums);
+  const auto sums = add_blocks(d, hn::Add(low, high));
+  if (second == first + 2) {
+    hn::StoreU(sums, hn::FixedTag<float, 4>(), first);
+  } else {
+    const hn::FixedTag<float, 2> d2;
+    hn::StoreU(hn::LowerHalf(d2, sums), d2, first);
+    hn::StoreU(hn::UpperHalf(d2, sums), d2, second);
+  }
 #endif
 }
 
