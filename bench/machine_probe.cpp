@@ -11,9 +11,9 @@
 // clang-format off: this order is Highway's.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "machine_probe.cpp"
-#include "kernels/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/targets.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -66,26 +66,34 @@ HWY_EXPORT(sum_floats);
 HWY_EXPORT(multiply_add);
 
 constexpr size_t kFloats = size_t{64} << 20;  // 256 MiB, beyond any cache
-constexpr int kTries = 8;
+// Short stretches, so that the best of them is undisturbed on a machine with other work to do.
+constexpr size_t kStretchFloats = size_t{4} << 20;
+constexpr int64_t kStretchRepeats = 200'000;
+constexpr int kFmaTries = 200;
+constexpr int kReadPasses = 4;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// Threads start each stretch together; its time is that of the last to finish.
 double read_rate(const std::vector<float>& data, size_t n_threads) {
   double best = 0;
   std::atomic<float> sink = 0;
-  for (int attempt = 0; attempt < kTries; ++attempt) {
-    const auto start = std::chrono::steady_clock::now();
-    std::vector<std::thread> threads;
-    for (size_t thread = 0; thread < n_threads; ++thread) {
-      threads.emplace_back([&, thread] {
-        const size_t share = data.size() / n_threads;
-        sink = HWY_DYNAMIC_DISPATCH(sum_floats)(data.data() + thread * share, share);
-      });
+  const size_t stretch = n_threads * kStretchFloats;
+  for (int pass = 0; pass < kReadPasses; ++pass) {
+    for (size_t at = 0; at + stretch <= data.size(); at += stretch) {
+      const auto start = std::chrono::steady_clock::now();
+      const auto read = [&](size_t thread) {
+        sink = HWY_DYNAMIC_DISPATCH(sum_floats)(data.data() + at + thread * kStretchFloats,
+                                                kStretchFloats);
+      };
+      std::vector<std::thread> others;
+      for (size_t thread = 1; thread < n_threads; ++thread) others.emplace_back(read, thread);
+      read(0);
+      for (std::thread& other : others) other.join();
+      best = std::max(best, static_cast<double>(stretch * sizeof(float)) / seconds_since(start));
     }
-    for (std::thread& thread : threads) thread.join();
-    best = std::max(best, static_cast<double>(data.size() * sizeof(float)) / seconds_since(start));
   }
   return best;
 }
@@ -93,9 +101,9 @@ double read_rate(const std::vector<float>& data, size_t n_threads) {
 double fma_rate() {
   double best = 0;
   float sink = 1;
-  for (int attempt = 0; attempt < kTries; ++attempt) {
+  for (int attempt = 0; attempt < kFmaTries; ++attempt) {
     const auto start = std::chrono::steady_clock::now();
-    const double operations = HWY_DYNAMIC_DISPATCH(multiply_add)(4'000'000, &sink);
+    const double operations = HWY_DYNAMIC_DISPATCH(multiply_add)(kStretchRepeats, &sink);
     best = std::max(best, operations / seconds_since(start));
   }
   return best;

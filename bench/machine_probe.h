@@ -13,7 +13,7 @@ struct MachineLimits {
   }
 };
 
-// Best of several tries each, about a second in all.
+// Best of many short tries each, about a second in all.
 MachineLimits probe_machine();
 
 }  // namespace ctxzip::bench
