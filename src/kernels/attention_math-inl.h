@@ -118,6 +118,7 @@ HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> add_blocks(D d, hn::Vec<D> v) {
     const hn::Half<D> dh;
     return add_blocks(dh, hn::Add(hn::LowerHalf(dh, v), hn::UpperHalf(dh, v)));
   } else {
+    (void)d;
     return v;
   }
 }
