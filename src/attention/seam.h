@@ -11,7 +11,14 @@ namespace ctxzip {
 
 class AttentionSeam {
  public:
+  AttentionSeam();
   virtual ~AttentionSeam() = default;
+  AttentionSeam(const AttentionSeam&) = delete;
+  AttentionSeam& operator=(const AttentionSeam&) = delete;
+
+  // Never given twice in a process: a graph built with one seam is known from one built with
+  // another that later lies at the same address.
+  uint64_t serial() const { return serial_; }
 
   // Called once for each layer, in order, while a graph is built. q (n_tokens, n_head, head_dim),
   // k and v (n_tokens, n_kv_head, head_dim), all f32 and contiguous, q and k already rotated.
@@ -20,6 +27,9 @@ class AttentionSeam {
   // without logits): then whatever has to be computed was added to the graph.
   virtual ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
                               ggml_tensor* k, ggml_tensor* v, bool output_unused) = 0;
+
+ private:
+  uint64_t serial_;
 };
 
 }  // namespace ctxzip

@@ -1,5 +1,5 @@
-// Dense K and V rows, (layer, kv_head, row, head_dim), growing at the end: the full cache of a prefill,
-// the tail of a session, the scratch of a reconstruction pass.
+// Dense K and V rows, (layer, kv_head, row, head_dim), growing at the end: the full cache of a
+// prefill, the tail of a session, the scratch of a reconstruction pass.
 #pragma once
 
 #include <cstdint>

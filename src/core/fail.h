@@ -22,5 +22,6 @@ namespace detail {
 
 // A bug if false, whatever the input: prints to stderr and aborts. Never reachable from a file, a
 // flag or a request.
-#define CHECK(condition) \
-  (static_cast<bool>(condition) ? void(0) : ::ctxzip::detail::check_failed(__FILE__, __LINE__, #condition))
+#define CHECK(condition)                  \
+  (static_cast<bool>(condition) ? void(0) \
+                                : ::ctxzip::detail::check_failed(__FILE__, __LINE__, #condition))

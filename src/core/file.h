@@ -28,8 +28,10 @@ class MappedFile {
 using WriteFn = std::function<void(std::span<const std::byte>)>;
 
 // Calls `produce` with a sink that appends to a temporary file beside `path`, then syncs it and
-// renames it over `path`. On any failure (also an exception from `produce`) the temporary is removed
-// and an existing file stays as it was. Throws Error{kIo} naming the path and the reason.
-void write_file_atomically(const std::string& path, const std::function<void(const WriteFn&)>& produce);
+// renames it over `path`. On any failure (also an exception from `produce`) the temporary is
+// removed and an existing file stays as it was. A link is followed; a target that is no regular
+// file is refused. Throws Error{kIo} naming the path and the reason.
+void write_file_atomically(const std::string& path,
+                           const std::function<void(const WriteFn&)>& produce);
 
 }  // namespace ctxzip

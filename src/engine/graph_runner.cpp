@@ -51,7 +51,7 @@ struct GraphRunner::Prepared {
   // What it was built for.
   size_t n_tokens = 0;
   size_t n_outputs = 0;
-  const AttentionSeam* seam = nullptr;
+  uint64_t seam = 0;
   int64_t key = 0;
 };
 
@@ -65,7 +65,7 @@ GraphRunner::~GraphRunner() = default;
 
 void GraphRunner::prepare(const Batch& batch, AttentionSeam& seam, int64_t graph_key) {
   if (prepared_ && prepared_->n_tokens == batch.tokens.size() && prepared_->n_outputs == batch.output_rows.size() &&
-      prepared_->seam == &seam && prepared_->key == graph_key) {
+      prepared_->seam == seam.serial() && prepared_->key == graph_key) {
     return;
   }
   prepared_.reset();
@@ -92,7 +92,7 @@ void GraphRunner::prepare(const Batch& batch, AttentionSeam& seam, int64_t graph
   }
   next->n_tokens = batch.tokens.size();
   next->n_outputs = batch.output_rows.size();
-  next->seam = &seam;
+  next->seam = seam.serial();
   next->key = graph_key;
   prepared_ = std::move(next);
 }

@@ -96,7 +96,6 @@ void Zipper::score_by_reconstruction(Scores& scores) {
   own_shape.n_layer = 1;
   DenseCache own(own_shape, plan_.chunk_tokens + longest_prompt(prompts));
   report_progress(Stage::kScore, 0, plan_.n_context());
-  int64_t key = 0;
   for (const ReconstructionPass& pass : plan_reconstruction(prompts, plan_.context, plan_.chunk_tokens)) {
     const PassAttention over = pass_attention(full_, plan_.n_prefix(), pass, options_.recon_attention, scores);
     CacheAttention attention(attention_setup(state()), over.past, over.own_place, &over.sink);
@@ -105,7 +104,7 @@ void Zipper::score_by_reconstruction(Scores& scores) {
                                   const auto done = static_cast<int64_t>(share * static_cast<double>(pass.end - pass.begin));
                                   report_progress(Stage::kScore, pass.begin + done, plan_.n_context());
                                 }};
-    runner_->run({pass.input, plan_.n_positions(), {}}, attention, ++key, control);
+    runner_->run({pass.input, plan_.n_positions(), {}}, attention, 0, control);
     report_progress(Stage::kScore, pass.end, plan_.n_context());
   }
 }

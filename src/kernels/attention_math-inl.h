@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention.h"
 
@@ -40,6 +41,16 @@ HWY_INLINE hn::Vec<D> load_row(D d, const uint16_t* row) {
   return hn::PromoteTo(d, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(row)));
 }
 
+// Stops GCC from loading the vector again for each use, which would take the second load port.
+template <class V>
+HWY_INLINE void keep_in_register(V& vector) {
+#if HWY_COMPILER_GCC_ACTUAL && HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  asm("" : "+v"(vector.raw));
+#else
+  (void)vector;
+#endif
+}
+
 // exp(x) for x <= 0 within 2 ulp; 0 below -87.3, where the result would be subnormal.
 template <class D>
 HWY_INLINE hn::Vec<D> exp_non_positive(D d, hn::Vec<D> x) {
@@ -51,13 +62,12 @@ HWY_INLINE hn::Vec<D> exp_non_positive(D d, hn::Vec<D> x) {
   // ln 2 in two parts; the product with the first is exact.
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
-  auto poly = hn::Set(d, 1.9875691500e-4f);
-  poly = hn::MulAdd(poly, r, hn::Set(d, 1.3981999507e-3f));
-  poly = hn::MulAdd(poly, r, hn::Set(d, 8.3334519073e-3f));
-  poly = hn::MulAdd(poly, r, hn::Set(d, 4.1665795894e-2f));
-  poly = hn::MulAdd(poly, r, hn::Set(d, 1.6666665459e-1f));
-  poly = hn::MulAdd(poly, r, hn::Set(d, 5.0000001201e-1f));
-  poly = hn::Add(hn::MulAdd(poly, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  // Minimax polynomial of degree 6 on +-ln(2)/2 with the first two coefficients 1.
+  auto poly = hn::Set(d, 0x1.6b7338p-10f);
+  for (const float coefficient :
+       {0x1.12278ep-7f, 0x1.555716p-5f, 0x1.5554b0p-3f, 0x1.fffffep-2f, 1.0f, 1.0f}) {
+    poly = hn::MulAdd(poly, r, hn::Set(d, coefficient));
+  }
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(di, biased));
   const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, poly), exponent));
   return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.3f)), scaled);
@@ -100,27 +110,46 @@ HWY_INLINE float exponentiate(float* scores, int64_t n, float max) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// Four vectors of `kLanes` floats, `stride` floats apart, to their four sums.
-template <int64_t kLanes>
-HWY_INLINE void sum_four(const float* vectors, int64_t stride, float* sums) {
-#if HWY_TARGET == HWY_SCALAR
-  static_assert(kLanes == 1);
-  for (int64_t at = 0; at < 4; ++at) sums[at] = vectors[at * stride];
-#else
-  const hn::FixedTag<float, 4> d;
-  hn::Vec<decltype(d)> part[4];
-  for (int64_t at = 0; at < 4; ++at) {
-    part[at] = hn::Load(d, vectors + at * stride);
-    for (int64_t lane = 4; lane < kLanes; lane += 4) {
-      part[at] = hn::Add(part[at], hn::Load(d, vectors + at * stride + lane));
-    }
+#if HWY_TARGET != HWY_SCALAR
+// Adds the 128-bit blocks of a vector.
+template <class D>
+HWY_INLINE hn::Vec<hn::FixedTag<float, 4>> add_blocks(D d, hn::Vec<D> v) {
+  if constexpr (lanes_of<D>() > 4) {
+    const hn::Half<D> dh;
+    return add_blocks(dh, hn::Add(hn::LowerHalf(dh, v), hn::UpperHalf(dh, v)));
+  } else {
+    (void)d;
+    return v;
   }
-  const auto low =
-      hn::Add(hn::InterleaveLower(d, part[0], part[1]), hn::InterleaveUpper(d, part[0], part[1]));
-  const auto high =
-      hn::Add(hn::InterleaveLower(d, part[2], part[3]), hn::InterleaveUpper(d, part[2], part[3]));
-  hn::StoreU(hn::Add(hn::ConcatLowerLower(d, high, low), hn::ConcatUpperUpper(d, high, low)), d,
-             sums);
+}
+#endif
+
+// Stores the sums of the lanes of four vectors, two to `first` and two to `second`.
+template <class D>
+HWY_INLINE void store_four_sums(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e,
+                                float* first, float* second) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)d;
+  first[0] = hn::GetLane(a);
+  first[1] = hn::GetLane(b);
+  second[0] = hn::GetLane(c);
+  second[1] = hn::GetLane(e);
+#else
+  const hn::Repartition<double, D> d64;
+  const auto ab =
+      hn::BitCast(d64, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  const auto ce =
+      hn::BitCast(d64, hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e)));
+  const auto low = hn::BitCast(d, hn::InterleaveLower(d64, ab, ce));
+  const auto high = hn::BitCast(d, hn::InterleaveUpper(d64, ab, ce));
+  const auto sums = add_blocks(d, hn::Add(low, high));
+  if (second == first + 2) {
+    hn::StoreU(sums, hn::FixedTag<float, 4>(), first);
+  } else {
+    const hn::FixedTag<float, 2> d2;
+    hn::StoreU(hn::LowerHalf(d2, sums), d2, first);
+    hn::StoreU(hn::UpperHalf(d2, sums), d2, second);
+  }
 #endif
 }
 
@@ -162,6 +191,13 @@ HWY_INLINE void list_rows(const void* stored, const uint32_t* index, int64_t hea
     for (int64_t at = 0; at < n; ++at) rows[at] = base + (begin + at) * head_dim;
   }
   for (int64_t at = n; at < n_padded; ++at) rows[at] = rows[n - 1];
+}
+
+// Asks for every cache line of a row.
+template <class T>
+HWY_INLINE void prefetch_row(const T* row, int64_t head_dim) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t dim = 0; dim < head_dim; dim += kLine) hwy::Prefetch(row + dim);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
