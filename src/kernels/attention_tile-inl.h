@@ -315,10 +315,9 @@ HWY_INLINE void panel_max(const TileScratch& scratch, const float* k, int64_t he
   hn::Store(best1, d, best + kPanelCols / 2);
 }
 
-void column_max(const AttentionShape& shape, const Queries& q, const float* lse,
-                const Segment& columns, int64_t begin, int64_t end, float* best,
-                std::byte* memory) noexcept {
-  const TileScratch scratch(shape, memory);
+// The packed columns [first, first + n) against one tile of at most kMaxTileTokens tokens.
+void tile_column_max(const AttentionShape& shape, const Queries& q, const float* lse, int64_t n,
+                     const TileScratch& scratch, float* best) {
   const int64_t n_queries = q.n_tokens * shape.group;
   const int64_t n_panels = round_up(n_queries, kPanelQueries) / kPanelQueries;
   pack_queries(shape, q, n_panels, scratch.q);
@@ -328,16 +327,28 @@ void column_max(const AttentionShape& shape, const Queries& q, const float* lse,
   for (int64_t m = 0; m < n_queries; ++m) {
     if (lse[m] != kMinusInfinity) minus_lse[m] = -lse[m];
   }
+  for (int64_t col = 0; col < n; col += kPanelCols) {
+    alignas(64) float panel_best[kPanelCols];
+    panel_max(scratch, scratch.k + col * shape.head_dim, shape.head_dim, n_panels, minus_lse,
+              panel_best);
+    for (int64_t at = 0; at < std::min(kPanelCols, n - col); ++at) {
+      best[col + at] = std::max(best[col + at], panel_best[at]);
+    }
+  }
+}
+
+void column_max(const AttentionShape& shape, const Queries& q, const float* lse,
+                const Segment& columns, int64_t begin, int64_t end, float* best,
+                std::byte* memory) noexcept {
+  const TileScratch scratch(shape, memory);
   for (int64_t first = begin; first < end; first += kBlockRows) {
     const int64_t n = std::min(kBlockRows, end - first);
     pack_block(shape, columns, first, n, false, scratch);
-    for (int64_t col = 0; col < n; col += kPanelCols) {
-      alignas(64) float panel_best[kPanelCols];
-      panel_max(scratch, scratch.k + col * shape.head_dim, shape.head_dim, n_panels, minus_lse,
-                panel_best);
-      for (int64_t at = 0; at < std::min(kPanelCols, n - col); ++at) {
-        best[first + col + at] = std::max(best[first + col + at], panel_best[at]);
-      }
+    for (int64_t token = 0; token < q.n_tokens; token += kMaxTileTokens) {
+      const Queries tile = {.data = q.data + token * q.token_stride,
+                            .n_tokens = std::min(kMaxTileTokens, q.n_tokens - token),
+                            .token_stride = q.token_stride};
+      tile_column_max(shape, tile, lse + token * shape.group, n, scratch, best + first);
     }
   }
 }
