@@ -26,12 +26,12 @@ struct SamplingOptions {
 
 struct AskOptions {
   int64_t max_tokens = 256;
-  SamplingOptions sampling;
-  std::vector<std::string> stop;  // generation ends before the first of these; not part of the text
+  SamplingOptions sampling = {};
+  std::vector<std::string> stop = {};  // generation ends before the first of these; not part of the text
   bool think = false;             // let a reasoning template think
   // Called with whole UTF-8 characters as they become certain (never part of a stop string); the
   // pieces together are Answer::text. Return false to stop (StopReason::kCancelled).
-  std::function<bool(std::string_view piece)> on_text;
+  std::function<bool(std::string_view piece)> on_text = {};
   const CancelToken* cancel = nullptr;
 };
 
