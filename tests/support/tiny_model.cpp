@@ -20,7 +20,7 @@ class Writer {
       : model_(model),
         random_(model.seed),
         gguf_(gguf_init_empty(), &gguf_free),
-        context_(ggml_init({.mem_size = size_t{64} << 20, .mem_buffer = nullptr, .no_alloc = false})) {}
+        context_(ggml_init({.mem_size = size_t{256} << 20, .mem_buffer = nullptr, .no_alloc = false})) {}
 
   gguf_context* gguf() { return gguf_.get(); }
 
