@@ -33,14 +33,14 @@ struct ZipOptions {
   Method method = Method::kKvzip;
   Allocation allocation = Allocation::kGlobal;
   ReconAttention recon_attention = ReconAttention::kFull;
-  int64_t chunk_tokens = 2048;        // at least 256 unless the context is shorter
+  int64_t chunk_tokens = 2048;             // at least 256 unless the context is shorter
   std::optional<std::string> system = {};  // system prompt; the template's own default otherwise
-  bool allow_long = false;            // go past the trained length
+  bool allow_long = false;                 // go past the trained length
   bool self_check = true;
-  uint64_t seed = 0;                  // Method::kRandom
-  int64_t batch_tokens = 512;         // prefill batch
+  uint64_t seed = 0;           // Method::kRandom
+  int64_t batch_tokens = 512;  // prefill batch
   ProgressFn progress = {};
-  LogFn notice = {};                  // short contexts, smaller chunks, ...
+  LogFn notice = {};  // short contexts, smaller chunks, ...
   const CancelToken* cancel = nullptr;
 };
 

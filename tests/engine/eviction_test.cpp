@@ -27,12 +27,16 @@ Zipper prefilled(const Model& model, int64_t n_prefix, int64_t n_context) {
   PromptLayout layout;
   layout.prefix = random_tokens(n_prefix, model.info().n_vocab, 3);
   const ZipOptions options = {.self_check = false};
-  Zipper zipper(model, plan_zip(*model.state(), layout, random_tokens(n_context, model.info().n_vocab, 5), options), options);
+  Zipper zipper(
+      model,
+      plan_zip(*model.state(), layout, random_tokens(n_context, model.info().n_vocab, 5), options),
+      options);
   zipper.prefill();
   return zipper;
 }
 
-std::vector<float> logits_after(const Model& model, const SegmentTable& past, int64_t first, std::span<const Token> tokens) {
+std::vector<float> logits_after(const Model& model, const SegmentTable& past, int64_t first,
+                                std::span<const Token> tokens) {
   TailRun run(model, past, first, 1024);
   std::vector<float> logits = run.feed(tokens.first(tokens.size() / 2), 512);
   const auto decoded = run.feed(tokens.subspan(tokens.size() / 2), 1);
@@ -65,17 +69,22 @@ TEST_P(Ratio1, BitIdenticalToTheFullCache) {
   EXPECT_EQ(logits_after(model, from_file, 4 + n_context, question), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Contexts, Ratio1, testing::Combine(testing::Values(1, 20, 2000), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Contexts, Ratio1,
+                         testing::Combine(testing::Values(1, 20, 2000), testing::Bool()));
 
 // Greedy tokens from a session's state; stops where the two best are too close to call.
-void expect_same_greedy_text(const Model& model, TailRun& one, TailRun& other, std::vector<float> logits_one,
-                             std::vector<float> logits_other, int n_tokens) {
+void expect_same_greedy_text(const Model& model, TailRun& one, TailRun& other,
+                             std::vector<float> logits_one, std::vector<float> logits_other,
+                             int n_tokens) {
   const size_t width = static_cast<size_t>(model.info().n_vocab);
   for (int step = 0; step < n_tokens; ++step) {
-    const std::span<const float> a(logits_one.end() - static_cast<std::ptrdiff_t>(width), logits_one.end());
-    const std::span<const float> b(logits_other.end() - static_cast<std::ptrdiff_t>(width), logits_other.end());
+    const std::span<const float> a(logits_one.end() - static_cast<std::ptrdiff_t>(width),
+                                   logits_one.end());
+    const std::span<const float> b(logits_other.end() - static_cast<std::ptrdiff_t>(width),
+                                   logits_other.end());
     double delta = 0;
-    for (size_t id = 0; id < width; ++id) delta = std::max(delta, std::abs(static_cast<double>(a[id]) - b[id]));
+    for (size_t id = 0; id < width; ++id)
+      delta = std::max(delta, std::abs(static_cast<double>(a[id]) - b[id]));
     std::vector<float> sorted(a.begin(), a.end());
     std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater<>());
     const double margin = *std::max_element(a.begin(), a.end()) - sorted[1];
@@ -91,8 +100,8 @@ void expect_same_greedy_text(const Model& model, TailRun& one, TailRun& other, s
 void expect_one_prompt_equal(const Model& model, int64_t n_context, int n_tokens) {
   Zipper zipper = prefilled(model, 4, n_context);
   const KvShape shape = kv_shape(*model.state());
-  const Context context =
-      zipper.copy(Method::kKvzip, Allocation::kGlobal, keep_all(shape.n_layer, shape.n_kv_head, n_context));
+  const Context context = zipper.copy(Method::kKvzip, Allocation::kGlobal,
+                                      keep_all(shape.n_layer, shape.n_kv_head, n_context));
   SegmentTable zipped(shape);
   zipped.add(context.state()->rows);
   TailRun session(model, zipped, 4 + n_context, 1024);
@@ -103,16 +112,19 @@ void expect_one_prompt_equal(const Model& model, int64_t n_context, int n_tokens
   const SegmentTable nothing(shape);
   TailRun whole(model, nothing, 0, 4096);
   auto whole_logits = whole.feed(prompt, 512);
-  expect_same_greedy_text(model, session, whole, session.feed(question, 512), std::move(whole_logits), n_tokens);
+  expect_same_greedy_text(model, session, whole, session.feed(question, 512),
+                          std::move(whole_logits), n_tokens);
 }
 
 TEST(Ratio1Text, EqualsOnePrompt) {
-  for (const int64_t n_context : {1, 20, 2000}) expect_one_prompt_equal(tiny("qwen2"), n_context, 48);
+  for (const int64_t n_context : {1, 20, 2000})
+    expect_one_prompt_equal(tiny("qwen2"), n_context, 48);
 }
 
 TEST(Ratio1Text, EqualsOnePromptOnSmolLm2) {
   CTXZIP_NEEDS_MODEL(kSmolLm2);
-  for (const int64_t n_context : {20, 300}) expect_one_prompt_equal(Model::load(model_path(kSmolLm2)), n_context, 16);
+  for (const int64_t n_context : {20, 300})
+    expect_one_prompt_equal(Model::load(model_path(kSmolLm2)), n_context, 16);
 }
 
 // Heads with very different counts: none, one row, the last row, blocks' edges, all.
@@ -123,9 +135,15 @@ KeepSet ragged(int64_t n_layer, int64_t n_kv_head, int64_t n_context) {
     std::iota(rows.begin(), rows.end(), 0u);
     return rows;
   };
-  const std::vector<std::vector<uint32_t>> kinds = {
-      {}, {7}, {static_cast<uint32_t>(n_context - 1)}, first(n_context), first(512), first(513), {0, 511, 512, 513}};
-  for (int64_t head = 0; head < n_layer * n_kv_head; ++head) kept.rows.push_back(kinds[static_cast<size_t>(head) % kinds.size()]);
+  const std::vector<std::vector<uint32_t>> kinds = {{},
+                                                    {7},
+                                                    {static_cast<uint32_t>(n_context - 1)},
+                                                    first(n_context),
+                                                    first(512),
+                                                    first(513),
+                                                    {0, 511, 512, 513}};
+  for (int64_t head = 0; head < n_layer * n_kv_head; ++head)
+    kept.rows.push_back(kinds[static_cast<size_t>(head) % kinds.size()]);
   return kept;
 }
 
@@ -140,7 +158,8 @@ TEST_P(Masked, EqualsEvicted) {
   const auto question = random_tokens(33, model.info().n_vocab, 11);
   const KeepSet random = select_pairs(zipper.scores(Method::kRandom), 900, Allocation::kGlobal);
   for (const KeepSet& kept : {ragged(shape.n_layer, shape.n_kv_head, n_context), random}) {
-    OracleAttention oracle(zipper.full_cache(), n_prefix, &kept, 1.0f / std::sqrt(static_cast<float>(shape.head_dim)));
+    OracleAttention oracle(zipper.full_cache(), n_prefix, &kept,
+                           1.0f / std::sqrt(static_cast<float>(shape.head_dim)));
     GraphRunner runner(*model.state());
     std::vector<int32_t> rows(question.size());
     std::iota(rows.begin(), rows.end(), 0);
@@ -157,14 +176,17 @@ TEST_P(Masked, EqualsEvicted) {
         TailRun run(model, *past, n_prefix + n_context, 1024);
         const auto found = run.feed(question, batch);
         double worst = 0;
-        for (size_t at = 0; at < found.size(); ++at) worst = std::max(worst, std::abs(static_cast<double>(found[at]) - expected[at]));
+        for (size_t at = 0; at < found.size(); ++at)
+          worst = std::max(worst, std::abs(static_cast<double>(found[at]) - expected[at]));
         EXPECT_LE(worst, kMaxMaskedDelta) << "batch " << batch;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, Masked, testing::Combine(testing::Values("llama", "qwen2"), testing::Values(0, 5)));
+INSTANTIATE_TEST_SUITE_P(Tiny, Masked,
+                         testing::Combine(testing::Values("llama", "qwen2"),
+                                          testing::Values(0, 5)));
 
 TEST(MaskedQuantised, EqualsEvicted) {
   const Model model = tiny("llama", false, GGML_TYPE_Q8_0);
@@ -179,14 +201,17 @@ TEST(MaskedQuantised, EqualsEvicted) {
   const auto question = random_tokens(33, model.info().n_vocab, 11);
   TailRun a(model, evicted, 705, 1024);
   TailRun b(model, listed, 705, 1024);
-  EXPECT_LE(compare_logits(b.feed(question, 512), a.feed(question, 512), model.info().n_vocab).mean_kl, 1e-4);
+  EXPECT_LE(
+      compare_logits(b.feed(question, 512), a.feed(question, 512), model.info().n_vocab).mean_kl,
+      1e-4);
 }
 
 TEST(Positions, NextTokenComesAtTheOriginalLength) {
   const Model model = tiny("llama");
   Zipper zipper = prefilled(model, 3, 100);
   const KeepSet kept = zipper.select(Method::kRandom, {.ratio = 0.1}, Allocation::kGlobal);
-  EXPECT_EQ(zipper.take(Method::kRandom, Allocation::kGlobal, kept).state()->rows.n_positions(), 103);
+  EXPECT_EQ(zipper.take(Method::kRandom, Allocation::kGlobal, kept).state()->rows.n_positions(),
+            103);
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace ctxzip::test {
 namespace {
 
 std::vector<uint8_t> decode_base64(const std::string& text) {
-  static const std::string kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static const std::string kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::vector<uint8_t> bytes;
   uint32_t bits = 0;
   int n_bits = 0;
@@ -33,7 +34,8 @@ nlohmann::json read_golden(const std::string& name) {
   return nlohmann::json::parse(file);
 }
 
-KeepSet decode_bitmap(const std::string& base64, int64_t n_layer, int64_t n_kv_head, int64_t n_context) {
+KeepSet decode_bitmap(const std::string& base64, int64_t n_layer, int64_t n_kv_head,
+                      int64_t n_context) {
   const std::vector<uint8_t> bytes = decode_base64(base64);
   const int64_t per_head = (n_context + 7) / 8;
   CHECK(static_cast<int64_t>(bytes.size()) == n_layer * n_kv_head * per_head);
@@ -53,8 +55,9 @@ double overlap(const KeepSet& expected, const KeepSet& found) {
   int64_t common = 0;
   for (size_t head = 0; head < expected.rows.size(); ++head) {
     std::vector<uint32_t> both;
-    std::set_intersection(expected.rows[head].begin(), expected.rows[head].end(), found.rows[head].begin(),
-                          found.rows[head].end(), std::back_inserter(both));
+    std::set_intersection(expected.rows[head].begin(), expected.rows[head].end(),
+                          found.rows[head].begin(), found.rows[head].end(),
+                          std::back_inserter(both));
     common += static_cast<int64_t>(both.size());
   }
   return static_cast<double>(common) / static_cast<double>(expected.pairs_kept());

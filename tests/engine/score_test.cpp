@@ -23,7 +23,8 @@ struct Golden {
 };
 
 Golden load_golden(const std::string& architecture) {
-  Golden golden{.json = read_golden("tiny-" + architecture + "-kvzip.json"), .prefix = {}, .context = {}};
+  Golden golden{
+      .json = read_golden("tiny-" + architecture + "-kvzip.json"), .prefix = {}, .context = {}};
   golden.prefix = golden.json["prefix"].get<std::vector<Token>>();
   golden.context = golden.json["context"].get<std::vector<Token>>();
   return golden;
@@ -66,7 +67,8 @@ Scores run_golden_passes(const Model& model, const Golden& golden, ReconAttentio
   const int64_t chunk = golden.json["chunk"];
   int64_t begin = 0;
   for (const auto& input : golden.json["inputs"]) {
-    ReconstructionPass pass{.begin = begin, .end = std::min(n_context, begin + chunk), .input = input, .n_prompt = 0};
+    ReconstructionPass pass{
+        .begin = begin, .end = std::min(n_context, begin + chunk), .input = input, .n_prompt = 0};
     const PassAttention over = pass_attention(full, n_prefix, pass, attention, scores);
     CacheAttention seam(attention_setup(state), over.past, over.own_place, &over.sink);
     seam.set_target({.cache = &own, .first_row = 0, .one_layer = true});
@@ -82,7 +84,8 @@ void expect_close(const Scores& expected, const Scores& found) {
   double worst = 0;
   for (size_t pair = 0; pair < expected.values.size(); ++pair) {
     const double difference = std::abs(expected.values[pair] - found.values[pair]);
-    worst = std::max(worst, difference / std::max(1e-6, static_cast<double>(expected.values[pair])));
+    worst =
+        std::max(worst, difference / std::max(1e-6, static_cast<double>(expected.values[pair])));
   }
   std::printf("largest relative difference %.2g\n", worst);
   EXPECT_LE(worst, kMaxRelativeDifference);
@@ -90,7 +93,8 @@ void expect_close(const Scores& expected, const Scores& found) {
 
 // Equal apart from pairs whose expected score is near the threshold.
 void expect_same_choice(const Scores& expected, const Scores& found, double ratio) {
-  const auto n_keep = static_cast<int64_t>(std::ceil(ratio * static_cast<double>(expected.pairs())));
+  const auto n_keep =
+      static_cast<int64_t>(std::ceil(ratio * static_cast<double>(expected.pairs())));
   std::vector<float> sorted = expected.values;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   const double threshold = sorted[static_cast<size_t>(n_keep - 1)];
@@ -99,8 +103,8 @@ void expect_same_choice(const Scores& expected, const Scores& found, double rati
   EXPECT_EQ(a.pairs_kept(), b.pairs_kept());
   for (size_t head = 0; head < a.rows.size(); ++head) {
     std::vector<uint32_t> only_one;
-    std::set_symmetric_difference(a.rows[head].begin(), a.rows[head].end(), b.rows[head].begin(), b.rows[head].end(),
-                                  std::back_inserter(only_one));
+    std::set_symmetric_difference(a.rows[head].begin(), a.rows[head].end(), b.rows[head].begin(),
+                                  b.rows[head].end(), std::back_inserter(only_one));
     for (const uint32_t row : only_one) {
       const double score = expected.values[head * static_cast<size_t>(expected.n_context) + row];
       EXPECT_NEAR(score, threshold, kNearThreshold) << "head " << head << " row " << row;
@@ -112,33 +116,37 @@ class GoldenScores : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenScores, EqualReference) {
   const Golden golden = load_golden(GetParam());
-  const Model model = Model::load(data_path("golden/" + golden.json["model"].get<std::string>()), {.n_threads = 2, .f32_rows = true});
+  const Model model = Model::load(data_path("golden/" + golden.json["model"].get<std::string>()),
+                                  {.n_threads = 2, .f32_rows = true});
   const Scores full = run_golden_passes(model, golden, ReconAttention::kFull);
   expect_close(golden_scores(golden.json["scores_full"]), full);
   const Scores reference = golden_scores(golden.json["scores_kvpress"]);
   expect_close(reference, full);
   for (const double ratio : {0.1, 0.3, 0.5, 0.9}) expect_same_choice(reference, full, ratio);
-  expect_close(golden_scores(golden.json["scores_local"]), run_golden_passes(model, golden, ReconAttention::kLocal));
+  expect_close(golden_scores(golden.json["scores_local"]),
+               run_golden_passes(model, golden, ReconAttention::kLocal));
 }
 
 TEST_P(GoldenScores, CommittedKeepSet) {
   const Golden golden = load_golden(GetParam());
   const Scores reference = golden_scores(golden.json["scores_kvpress"]);
-  const KeepSet expected =
-      decode_bitmap(golden.json["kept_bitmap"], reference.n_layer, reference.n_kv_head, reference.n_context);
+  const KeepSet expected = decode_bitmap(golden.json["kept_bitmap"], reference.n_layer,
+                                         reference.n_kv_head, reference.n_context);
   EXPECT_EQ(expected, select_pairs(reference, golden.json["pairs_kept"], Allocation::kGlobal));
 }
 
 TEST_P(GoldenScores, LogitsOfTheKeptRows) {
   const Golden golden = load_golden(GetParam());
-  const Model model = Model::load(data_path("golden/" + golden.json["model"].get<std::string>()), {.n_threads = 2, .f32_rows = true});
+  const Model model = Model::load(data_path("golden/" + golden.json["model"].get<std::string>()),
+                                  {.n_threads = 2, .f32_rows = true});
   PromptLayout layout;
   layout.prefix = golden.prefix;
   const ZipOptions options = {.self_check = false};
   Zipper zipper(model, plan_zip(*model.state(), layout, golden.context, options), options);
   zipper.prefill();
   const KvShape shape = kv_shape(*model.state());
-  const KeepSet kept = decode_bitmap(golden.json["kept_bitmap"], shape.n_layer, shape.n_kv_head, 300);
+  const KeepSet kept =
+      decode_bitmap(golden.json["kept_bitmap"], shape.n_layer, shape.n_kv_head, 300);
   const Context context = zipper.copy(Method::kKvzip, Allocation::kGlobal, kept);
   SegmentTable past(shape);
   past.add(context.state()->rows);
@@ -146,7 +154,8 @@ TEST_P(GoldenScores, LogitsOfTheKeptRows) {
   const auto question = golden.json["question"].get<std::vector<Token>>();
   const auto logits = run.feed(question, 512);
   const auto expected = golden.json["logits_question_kept"].get<std::vector<float>>();
-  const std::span<const float> last(logits.end() - static_cast<std::ptrdiff_t>(expected.size()), logits.end());
+  const std::span<const float> last(logits.end() - static_cast<std::ptrdiff_t>(expected.size()),
+                                    logits.end());
   for (size_t id = 0; id < expected.size(); ++id) ASSERT_NEAR(last[id], expected[id], 1e-3);
 }
 
@@ -163,7 +172,8 @@ TEST(GoldenSmolLm2, KeepsWhatTheFloatReferenceKeeps) {
   Zipper zipper(model, plan_zip(*model.state(), layout, context, options), options);
   zipper.prefill();
   const KeepSet found = zipper.select(Method::kKvzip, {.ratio = 0.3}, Allocation::kGlobal);
-  const KeepSet expected = decode_bitmap(golden["kept_bitmap"], 30, 3, static_cast<int64_t>(context.size()));
+  const KeepSet expected =
+      decode_bitmap(golden["kept_bitmap"], 30, 3, static_cast<int64_t>(context.size()));
   EXPECT_EQ(found.pairs_kept(), golden["pairs_kept"].get<int64_t>());
   const double share = overlap(expected, found);
   std::printf("overlap of the kept 30%% with the float32 reference: %.2f%%\n", 100 * share);

@@ -1,10 +1,11 @@
 // Asking and chatting over a zipped context.
+#include "ctxzip/session.h"
+
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "ctxzip/error.h"
-#include "ctxzip/session.h"
 #include "ctxzip/zip.h"
 #include "engine/zipper.h"
 #include "select/select.h"
@@ -15,15 +16,18 @@ namespace ctxzip::test {
 namespace {
 
 constexpr const char* kText =
-    "The lighthouse at Kettle Point was built in 1878 by Anna Breck. It stands 31 metres tall and is painted white. "
-    "Every evening its keeper, Tom Hale, climbs 164 steps, winds the clockwork and lights the lamp. In 1931 the lamp "
+    "The lighthouse at Kettle Point was built in 1878 by Anna Breck. It stands 31 metres tall and "
+    "is painted white. "
+    "Every evening its keeper, Tom Hale, climbs 164 steps, winds the clockwork and lights the "
+    "lamp. In 1931 the lamp "
     "was replaced by an electric one, and the keeper's house became a small museum of the sea.";
 
 class SessionTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (!model_present(kSmolLm2)) return;
-    context_ = std::make_unique<Context>(zip(Model::load(model_path(kSmolLm2)), kText, {.budget = {.ratio = 0.6}}));
+    context_ = std::make_unique<Context>(
+        zip(Model::load(model_path(kSmolLm2)), kText, {.budget = {.ratio = 0.6}}));
   }
   static void TearDownTestSuite() { context_.reset(); }
   void SetUp() override { CTXZIP_NEEDS_MODEL(kSmolLm2); }
@@ -49,9 +53,11 @@ TEST_F(SessionTest, EveryQuestionMeetsThePristineContext) {
 }
 
 TEST_F(SessionTest, TwoContextsDoNotMix) {
-  const Context other = zip(context_->model(), "The bakery in Long Street opens at six and sells rye bread for two crowns. "
-                                               "Its owner, Mila Storm, also bakes seed cakes on Sundays for the choir.",
-                            {.self_check = false});
+  const Context other =
+      zip(context_->model(),
+          "The bakery in Long Street opens at six and sells rye bread for two crowns. "
+          "Its owner, Mila Storm, also bakes seed cakes on Sundays for the choir.",
+          {.self_check = false});
   Session a(*context_);
   Session b(other);
   const auto first_a = a.ask("What is this about?", brief()).tokens;
@@ -64,7 +70,8 @@ TEST_F(SessionTest, TwoContextsDoNotMix) {
 TEST_F(SessionTest, ReopenedFromBytesStreamOrFileItAnswersTheSame) {
   const auto expected = Session(*context_).ask("How tall is it?", brief()).tokens;
   const Model& model = context_->model();
-  EXPECT_EQ(Session(Context::open(model, context_->save())).ask("How tall is it?", brief()).tokens, expected);
+  EXPECT_EQ(Session(Context::open(model, context_->save())).ask("How tall is it?", brief()).tokens,
+            expected);
   std::stringstream stream;
   context_->save(stream);
   EXPECT_EQ(Session(Context::open(model, stream)).ask("How tall is it?", brief()).tokens, expected);
@@ -82,12 +89,14 @@ TEST_F(SessionTest, AChatProcessesNewTokensOnly) {
     EXPECT_EQ(answer.context_tokens_prefilled, 0);
     EXPECT_LT(answer.prompt_tokens, 30);
     // All of the prompt and all generated tokens but the last, which the next turn brings.
-    expected_rows += answer.prompt_tokens + answer.output_tokens - (answer.stop_reason == StopReason::kEnd ? 0 : 1);
+    expected_rows += answer.prompt_tokens + answer.output_tokens -
+                     (answer.stop_reason == StopReason::kEnd ? 0 : 1);
     EXPECT_EQ(session.turn_tokens(), expected_rows);
   }
   EXPECT_THROW(session.ask("Mixed?", brief()), Error);
   session.reset();
-  EXPECT_EQ(session.ask("How tall is it?", brief()).tokens, Session(*context_).ask("How tall is it?", brief()).tokens);
+  EXPECT_EQ(session.ask("How tall is it?", brief()).tokens,
+            Session(*context_).ask("How tall is it?", brief()).tokens);
 }
 
 TEST_F(SessionTest, StreamedPiecesAreTheText) {
@@ -119,7 +128,8 @@ TEST_F(SessionTest, StopsForTheStatedReason) {
     cancel.cancel();
     return true;
   };
-  EXPECT_EQ(session.ask("Tell me about the lighthouse.", cancelled).stop_reason, StopReason::kCancelled);
+  EXPECT_EQ(session.ask("Tell me about the lighthouse.", cancelled).stop_reason,
+            StopReason::kCancelled);
   EXPECT_EQ(session.ask("Tell me about the lighthouse.", brief(16)).tokens, whole.tokens);
   EXPECT_EQ(session.ask("Nothing?", brief(0)).output_tokens, 0);
 }
@@ -153,14 +163,16 @@ TEST(SessionLimits, EndsWithLengthWhenTheTrainedLengthIsFull) {
   layout.question = {3};
   layout.turn = {4, 5};
   const ZipOptions options = {.self_check = false};
-  Zipper zipper(model, plan_zip(*model.state(), layout, random_tokens(400, 256, 1), options), options);
+  Zipper zipper(model, plan_zip(*model.state(), layout, random_tokens(400, 256, 1), options),
+                options);
   zipper.prefill();
-  const Context context =
-      zipper.take(Method::kRandom, Allocation::kGlobal, zipper.select(Method::kRandom, {}, Allocation::kGlobal));
+  const Context context = zipper.take(Method::kRandom, Allocation::kGlobal,
+                                      zipper.select(Method::kRandom, {}, Allocation::kGlobal));
   Session session(context);
   const Answer answer = session.ask("", {.max_tokens = 100000});
   EXPECT_EQ(answer.stop_reason, StopReason::kLength);
-  EXPECT_EQ(402 + answer.prompt_tokens + answer.output_tokens, 700 + 1);  // the last token needs no row
+  EXPECT_EQ(402 + answer.prompt_tokens + answer.output_tokens,
+            700 + 1);  // the last token needs no row
   const Answer turn = session.chat("", {.max_tokens = 100000});
   EXPECT_EQ(turn.stop_reason, StopReason::kLength);
   EXPECT_THROW(session.chat("", {}), Error);
@@ -177,7 +189,8 @@ TEST(SessionMismatch, AnotherModelIsRefusedWithTheField) {
   PromptLayout layout;
   layout.turn = {1};
   const ZipOptions options = {.self_check = false};
-  Zipper zipper(model, plan_zip(*model.state(), layout, random_tokens(40, 256, 1), options), options);
+  Zipper zipper(model, plan_zip(*model.state(), layout, random_tokens(40, 256, 1), options),
+                options);
   zipper.prefill();
   const Context context = zipper.take(Method::kRandom, Allocation::kGlobal, keep_all(3, 2, 40));
   try {

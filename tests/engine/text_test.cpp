@@ -11,7 +11,8 @@ namespace {
 constexpr const char* kReplacement = "\xEF\xBF\xBD";
 
 TEST(DocumentText, EditorsFormsOfOneDocumentAreEqual) {
-  for (const char* form : {"one\ntwo", "one\ntwo\n", "one\r\ntwo\r\n", "\xEF\xBB\xBFone\ntwo\n\n", "one\rtwo"}) {
+  for (const char* form :
+       {"one\ntwo", "one\ntwo\n", "one\r\ntwo\r\n", "\xEF\xBB\xBFone\ntwo\n\n", "one\rtwo"}) {
     EXPECT_EQ(normalise_document(form).text, "one\ntwo") << form;
   }
   EXPECT_EQ(normalise_document("\n\na\n\n\nb").text, "\n\na\n\n\nb");
@@ -29,9 +30,10 @@ TEST(DocumentText, InvalidBytesBecomeReplacements) {
 
 TEST(Utf8, RepairFollowsTheStandard) {
   EXPECT_EQ(repair_utf8("\xF0\x9F\x98\x80 ok \xED\x95\x9C"), "\xF0\x9F\x98\x80 ok \xED\x95\x9C");
-  EXPECT_EQ(repair_utf8("\xC0\x80"), std::string(kReplacement) + kReplacement);           // overlong
-  EXPECT_EQ(repair_utf8("\xED\xA0\x80"), std::string(kReplacement) + kReplacement + kReplacement);  // surrogate
-  EXPECT_EQ(repair_utf8("\xF4\x90\x80\x80").size(), 12u);                                  // above U+10FFFF
+  EXPECT_EQ(repair_utf8("\xC0\x80"), std::string(kReplacement) + kReplacement);  // overlong
+  EXPECT_EQ(repair_utf8("\xED\xA0\x80"),
+            std::string(kReplacement) + kReplacement + kReplacement);  // surrogate
+  EXPECT_EQ(repair_utf8("\xF4\x90\x80\x80").size(), 12u);              // above U+10FFFF
   EXPECT_EQ(repair_utf8("\xE2\x82z"), std::string(kReplacement) + "z");
 }
 

@@ -61,7 +61,8 @@ TEST(Zip, SameBytesOnSmolLm2) {
   CTXZIP_NEEDS_MODEL(kSmolLm2);
   std::vector<std::byte> first;
   for (const int n_threads : {1, 2}) {
-    const Context context = zip(Model::load(model_path(kSmolLm2), {.n_threads = n_threads}), short_text());
+    const Context context =
+        zip(Model::load(model_path(kSmolLm2), {.n_threads = n_threads}), short_text());
     if (first.empty()) first = context.save();
     EXPECT_EQ(context.save(), first) << n_threads << " threads";
   }
@@ -72,7 +73,8 @@ TEST(Zip, BytesAreExactlyThoseOfKeptAndPrefixPairs) {
   write_tiny_model({}, path);
   const Model model = Model::load(path);
   for (const double ratio : {0.1, 0.3, 0.77, 1.0}) {
-    const Context context = zip_tokens(model, random_tokens(333, 256, 1), {.budget = {.ratio = ratio}});
+    const Context context =
+        zip_tokens(model, random_tokens(333, 256, 1), {.budget = {.ratio = ratio}});
     const ZipReport& report = context.report();
     const int64_t pair_bytes = 2 * 16 * 2;
     EXPECT_EQ(report.pairs_total, 333 * 6);
@@ -89,13 +91,16 @@ TEST(Zip, ShortContextsAreKeptWholeWithANotice) {
   const Model model = Model::load(path);
   for (const int64_t n : {1, 2, 8, 16, 31}) {
     int notices = 0;
-    const ZipOptions options = {.budget = {.ratio = 0.5}, .notice = [&](LogLevel, std::string_view) { ++notices; }};
+    const ZipOptions options = {.budget = {.ratio = 0.5},
+                                .notice = [&](LogLevel, std::string_view) { ++notices; }};
     const ZipReport report = zip_tokens(model, random_tokens(n, 256, 1), options).report();
     EXPECT_EQ(report.pairs_kept, report.pairs_total);
     EXPECT_EQ(notices, 1);
     EXPECT_FALSE(report.delta_nll.has_value());
   }
-  EXPECT_LT(zip_tokens(model, random_tokens(32, 256, 1), {.budget = {.ratio = 0.5}}).report().pairs_kept, 32 * 6);
+  EXPECT_LT(
+      zip_tokens(model, random_tokens(32, 256, 1), {.budget = {.ratio = 0.5}}).report().pairs_kept,
+      32 * 6);
 }
 
 TEST(Zip, TextsThatDoNotFitAreRefusedOrGetShorterChunks) {
@@ -104,12 +109,16 @@ TEST(Zip, TextsThatDoNotFitAreRefusedOrGetShorterChunks) {
   const Model model = Model::load(path);
   std::string notice;
   const ZipOptions options = {.notice = [&](LogLevel, std::string_view text) { notice = text; }};
-  EXPECT_EQ(zip_tokens(model, random_tokens(600, 256, 1), options).report().chunk_tokens, 1024 - 604 - kCueTokens);
+  EXPECT_EQ(zip_tokens(model, random_tokens(600, 256, 1), options).report().chunk_tokens,
+            1024 - 604 - kCueTokens);
   EXPECT_NE(notice.find("412"), std::string::npos) << notice;
   std::string message;
-  EXPECT_EQ(kind_of([&] { zip_tokens(model, random_tokens(800, 256, 1), {}); }, &message), ErrorKind::kTooLong);
+  EXPECT_EQ(kind_of([&] { zip_tokens(model, random_tokens(800, 256, 1), {}); }, &message),
+            ErrorKind::kTooLong);
   EXPECT_NE(message.find("1024"), std::string::npos) << message;
-  EXPECT_EQ(zip_tokens(model, random_tokens(800, 256, 1), {.allow_long = true}).report().context_tokens, 800);
+  EXPECT_EQ(
+      zip_tokens(model, random_tokens(800, 256, 1), {.allow_long = true}).report().context_tokens,
+      800);
 }
 
 TEST(Zip, BadOptionsAreRefusedBeforeAnyWork) {
@@ -118,9 +127,11 @@ TEST(Zip, BadOptionsAreRefusedBeforeAnyWork) {
   const Model model = Model::load(path);
   const auto tokens = random_tokens(100, 256, 1);
   for (const ZipOptions& options :
-       {ZipOptions{.budget = {.ratio = 0.0}}, ZipOptions{.budget = {.ratio = 1.5}}, ZipOptions{.budget = {.ratio = NAN}},
-        ZipOptions{.budget = {.ratio = 0.3, .keep_tokens = 3}}, ZipOptions{.budget = {.quality = -1.0}},
-        ZipOptions{.chunk_tokens = 0}, ZipOptions{.batch_tokens = -2}}) {
+       {ZipOptions{.budget = {.ratio = 0.0}}, ZipOptions{.budget = {.ratio = 1.5}},
+        ZipOptions{.budget = {.ratio = NAN}},
+        ZipOptions{.budget = {.ratio = 0.3, .keep_tokens = 3}},
+        ZipOptions{.budget = {.quality = -1.0}}, ZipOptions{.chunk_tokens = 0},
+        ZipOptions{.batch_tokens = -2}}) {
     EXPECT_EQ(kind_of([&] { zip_tokens(model, tokens, options); }), ErrorKind::kInvalidArgument);
   }
   EXPECT_EQ(kind_of([&] { zip_tokens(model, {}, {}); }), ErrorKind::kInvalidArgument);
@@ -134,46 +145,61 @@ TEST(Zip, CancelsInEveryStage) {
   const Model model = Model::load(path);
   for (const Stage stage : {Stage::kPrefill, Stage::kScore, Stage::kCompact}) {
     CancelToken cancel;
-    const ZipOptions options = {.progress = [&](Stage now, int64_t, int64_t) { if (now == stage) cancel.cancel(); },
+    const ZipOptions options = {.progress =
+                                    [&](Stage now, int64_t, int64_t) {
+                                      if (now == stage) cancel.cancel();
+                                    },
                                 .cancel = &cancel};
-    EXPECT_EQ(kind_of([&] { zip_tokens(model, random_tokens(300, 256, 1), options); }), ErrorKind::kCancelled);
+    EXPECT_EQ(kind_of([&] { zip_tokens(model, random_tokens(300, 256, 1), options); }),
+              ErrorKind::kCancelled);
   }
 }
 
 TEST(Zip, MemoryPeaksAtTheFullCacheAndFallsAfterwards) {
   // 32 KiB of cache a token: 4,000 tokens make 125 MiB.
   const std::string path = temp_path("memory.gguf");
-  write_tiny_model({.n_layer = 8, .n_embd = 1024, .n_head = 8, .n_kv_head = 8, .n_ff = 64, .type = GGML_TYPE_F16}, path);
+  write_tiny_model({.n_layer = 8,
+                    .n_embd = 1024,
+                    .n_head = 8,
+                    .n_kv_head = 8,
+                    .n_ff = 64,
+                    .type = GGML_TYPE_F16},
+                   path);
   const Model model = Model::load(path, {.repack = false});
   constexpr int64_t kTokens = 4000;
   constexpr double kFullCache = kTokens * 8.0 * 8 * 128 * 2 * 2;
-  // Activations of one chunk of 512 tokens, one layer of its rows, scores, graph and thread scratch.
+  // Activations of one chunk of 512 tokens, one layer of its rows, scores, graph and thread
+  // scratch.
   constexpr double kConstant = 24e6;
   const double before = static_cast<double>(resident_memory().anonymous_bytes);
   double peak = 0;
-  const ZipOptions options = {.recon_attention = ReconAttention::kLocal,
-                              .chunk_tokens = 512,
-                              .self_check = false,
-                              .progress = [&](Stage, int64_t, int64_t) {
-                                peak = std::max(peak, static_cast<double>(resident_memory().anonymous_bytes) - before);
-                              }};
+  const ZipOptions options = {
+      .recon_attention = ReconAttention::kLocal,
+      .chunk_tokens = 512,
+      .self_check = false,
+      .progress = [&](Stage, int64_t, int64_t) {
+        peak = std::max(peak, static_cast<double>(resident_memory().anonymous_bytes) - before);
+      }};
   const Context context = zip_tokens(model, random_tokens(kTokens, 256, 1), options);
   const double after = static_cast<double>(resident_memory().anonymous_bytes) - before;
-  std::printf("full cache %.0f MB, peak %.0f MB, afterwards %.0f MB\n", kFullCache / 1e6, peak / 1e6, after / 1e6);
+  std::printf("full cache %.0f MB, peak %.0f MB, afterwards %.0f MB\n", kFullCache / 1e6,
+              peak / 1e6, after / 1e6);
   EXPECT_GT(peak, 0.9 * kFullCache);
   EXPECT_LE(peak, 1.1 * kFullCache + kConstant);
   EXPECT_LE(after, 0.35 * kFullCache + kConstant);
 }
 
 // Mean loss of reconstructing the first `n` tokens in one pass, as scoring does it.
-double reconstruction_nll(const Zipper& zipper, const Model& model, const KeepSet& kept, int64_t n) {
+double reconstruction_nll(const Zipper& zipper, const Model& model, const KeepSet& kept,
+                          int64_t n) {
   const detail::ModelState& state = *model.state();
   GraphRunner runner(state);
   SegmentTable past(kv_shape(state));
   past.add(zipper.full_cache(), zipper.plan().n_prefix(), kept);
   const RepeatPrompts prompts = repeat_prompts(state.tokenizer, zipper.plan().layout);
   ReconstructionPass pass = reconstruction_pass(prompts, zipper.plan().context, 0, n);
-  return mean_nll(state, runner, past, zipper.plan().n_positions(), {{pass.input, pass.n_prompt}}, nullptr);
+  return mean_nll(state, runner, past, zipper.plan().n_positions(), {{pass.input, pass.n_prompt}},
+                  nullptr);
 }
 
 TEST(Compression, LosesLittleWhereRandomLosesAll) {
@@ -187,7 +213,8 @@ TEST(Compression, LosesLittleWhereRandomLosesAll) {
   Zipper zipper(model, plan, options);
   zipper.prefill();
   const auto loss = [&](Method method, double ratio) {
-    return reconstruction_nll(zipper, model, zipper.select(method, {.ratio = ratio}, Allocation::kGlobal), kChecked);
+    return reconstruction_nll(
+        zipper, model, zipper.select(method, {.ratio = ratio}, Allocation::kGlobal), kChecked);
   };
   const double full = loss(Method::kKvzip, 1.0);
   double previous = 0;

@@ -23,7 +23,8 @@ Refusal load_refused(const std::string& path) {
   try {
     Model::load(path);
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(std::filesystem::path(path).filename().string()), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find(std::filesystem::path(path).filename().string()),
+              std::string::npos)
         << error.what();
     return {error.kind(), error.what()};
   }
@@ -51,7 +52,8 @@ std::vector<char> good_bytes() {
 
 std::string written(const std::vector<char>& bytes) {
   const std::string path = temp_path("bytes.gguf");
-  std::ofstream(path, std::ios::binary | std::ios::trunc).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary | std::ios::trunc)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return path;
 }
 
@@ -80,24 +82,30 @@ TEST(ModelFile, NotGguf) {
 TEST(ModelFile, TruncatedAnywhere) {
   const std::vector<char> bytes = good_bytes();
   for (size_t n = 0; n < bytes.size(); n += 1 + bytes.size() / 97) {
-    EXPECT_EQ(load_refused(written({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)})).kind,
-              ErrorKind::kCorruptFile);
+    EXPECT_EQ(
+        load_refused(written({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)})).kind,
+        ErrorKind::kCorruptFile);
   }
 }
 
 TEST(ModelFile, MissingTensorIsNamed) {
-  for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.1.attn_k.weight", "blk.2.ffn_down.weight"}) {
+  for (const char* name : {"token_embd.weight", "output_norm.weight", "blk.1.attn_k.weight",
+                           "blk.2.ffn_down.weight"}) {
     expect(refused({.without_tensor = name}), ErrorKind::kCorruptFile, name);
   }
 }
 
 TEST(ModelFile, WrongShapeIsNamed) {
-  const auto edit = [](gguf_context* gguf) { gguf_set_val_u32(gguf, "llama.feed_forward_length", 256); };
+  const auto edit = [](gguf_context* gguf) {
+    gguf_set_val_u32(gguf, "llama.feed_forward_length", 256);
+  };
   expect(refused({.edit = edit}), ErrorKind::kCorruptFile, "ffn_gate");
 }
 
 TEST(ModelFile, OtherArchitectureIsNamed) {
-  const auto edit = [](gguf_context* gguf) { gguf_set_val_str(gguf, "general.architecture", "mamba"); };
+  const auto edit = [](gguf_context* gguf) {
+    gguf_set_val_str(gguf, "general.architecture", "mamba");
+  };
   expect(refused({.edit = edit}), ErrorKind::kUnsupported, "mamba");
 }
 
@@ -109,23 +117,35 @@ TEST(ModelFile, SplitFilesAreNamed) {
 TEST(ModelFile, UnsupportedFeaturesAreNamed) {
   expect(refused({.edit = [](gguf_context* g) { gguf_set_val_u32(g, "llama.expert_count", 8); }}),
          ErrorKind::kUnsupported, "mixture-of-experts");
-  expect(refused({.edit = [](gguf_context* g) { gguf_set_val_str(g, "llama.rope.scaling.type", "longrope"); }}),
+  expect(refused({.edit =
+                      [](gguf_context* g) {
+                        gguf_set_val_str(g, "llama.rope.scaling.type", "longrope");
+                      }}),
          ErrorKind::kUnsupported, "longrope");
-  expect(refused({.edit = [](gguf_context* g) { gguf_set_val_u32(g, "llama.attention.head_count_kv", 3); }}),
+  expect(refused({.edit =
+                      [](gguf_context* g) {
+                        gguf_set_val_u32(g, "llama.attention.head_count_kv", 3);
+                      }}),
          ErrorKind::kUnsupported, "3 KV heads");
-  expect(refused({.edit = [](gguf_context* g) { gguf_set_val_u32(g, "llama.rope.dimension_count", 8); }}),
-         ErrorKind::kUnsupported, "rope");
+  expect(
+      refused(
+          {.edit = [](gguf_context* g) { gguf_set_val_u32(g, "llama.rope.dimension_count", 8); }}),
+      ErrorKind::kUnsupported, "rope");
 }
 
 TEST(ModelFile, BadMetadataIsNamed) {
-  expect(refused({.edit = [](gguf_context* g) { gguf_remove_key(g, "llama.block_count"); }}), ErrorKind::kCorruptFile,
-         "block_count");
-  expect(refused({.edit = [](gguf_context* g) { gguf_set_val_str(g, "llama.block_count", "three"); }}),
+  expect(refused({.edit = [](gguf_context* g) { gguf_remove_key(g, "llama.block_count"); }}),
          ErrorKind::kCorruptFile, "block_count");
-  expect(refused({.edit = [](gguf_context* g) { gguf_set_val_u32(g, "llama.attention.head_count", 0); }}),
-         ErrorKind::kCorruptFile, "head_count");
-  expect(refused({.edit = [](gguf_context* g) { gguf_set_val_f32(g, "llama.rope.freq_base", -1); }}),
-         ErrorKind::kCorruptFile, "freq_base");
+  expect(
+      refused({.edit = [](gguf_context* g) { gguf_set_val_str(g, "llama.block_count", "three"); }}),
+      ErrorKind::kCorruptFile, "block_count");
+  expect(
+      refused(
+          {.edit = [](gguf_context* g) { gguf_set_val_u32(g, "llama.attention.head_count", 0); }}),
+      ErrorKind::kCorruptFile, "head_count");
+  expect(
+      refused({.edit = [](gguf_context* g) { gguf_set_val_f32(g, "llama.rope.freq_base", -1); }}),
+      ErrorKind::kCorruptFile, "freq_base");
 }
 
 TEST(ModelFile, RepeatedTokensAreRefusedBeforeTheyAbort) {
@@ -140,8 +160,9 @@ TEST(ModelFile, RepeatedTokensAreRefusedBeforeTheyAbort) {
 }
 
 TEST(ModelFile, EveryMultipliedWeightTypeLoads) {
-  for (const ggml_type type : {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
-                               GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL}) {
+  for (const ggml_type type :
+       {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+        GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL}) {
     const std::string path = temp_path("type.gguf");
     write_tiny_model({.type = type}, path);
     const Model model = Model::load(path);

@@ -12,8 +12,12 @@
 namespace ctxzip {
 namespace {
 
-Scores make_scores(int64_t n_layer, int64_t n_kv_head, int64_t n_context, std::vector<float> values) {
-  return {.n_layer = n_layer, .n_kv_head = n_kv_head, .n_context = n_context, .values = std::move(values)};
+Scores make_scores(int64_t n_layer, int64_t n_kv_head, int64_t n_context,
+                   std::vector<float> values) {
+  return {.n_layer = n_layer,
+          .n_kv_head = n_kv_head,
+          .n_context = n_context,
+          .values = std::move(values)};
 }
 
 using Rows = std::vector<std::vector<uint32_t>>;
@@ -50,7 +54,8 @@ TEST(Select, NanLosesAndInfinityWins) {
 
 TEST(Select, CountsAreExactForEveryAllocation) {
   const Scores scores = random_scores(3, 2, 101, 4);
-  for (const Allocation allocation : {Allocation::kGlobal, Allocation::kLayer, Allocation::kUniform}) {
+  for (const Allocation allocation :
+       {Allocation::kGlobal, Allocation::kLayer, Allocation::kUniform}) {
     for (int64_t n_keep = 0; n_keep <= scores.pairs(); n_keep += 37) {
       EXPECT_EQ(select_pairs(scores, n_keep, allocation).pairs_kept(), n_keep);
     }
@@ -64,8 +69,8 @@ TEST(Select, LargerBudgetsKeepWhatSmallerOnesKeep) {
     const KeepSet small = select_pairs(scores, n_keep, Allocation::kGlobal);
     const KeepSet large = select_pairs(scores, n_keep + 1, Allocation::kGlobal);
     for (size_t head = 0; head < small.rows.size(); ++head) {
-      EXPECT_TRUE(std::includes(large.rows[head].begin(), large.rows[head].end(), small.rows[head].begin(),
-                                small.rows[head].end()));
+      EXPECT_TRUE(std::includes(large.rows[head].begin(), large.rows[head].end(),
+                                small.rows[head].begin(), small.rows[head].end()));
     }
   }
 }
@@ -91,9 +96,10 @@ TEST(Budget, MoreThanThereIsKeepsAll) {
 }
 
 TEST(Budget, OutOfRangeIsRefused) {
-  for (const Budget& budget : {Budget{.ratio = 0.0}, Budget{.ratio = 1.5}, Budget{.ratio = -0.1}, Budget{.ratio = NAN},
-                               Budget{.keep_tokens = 0}, Budget{.keep_tokens = -5}, Budget{.size_bytes = 0},
-                               Budget{.size_bytes = 10 * 4 * 64}}) {
+  for (const Budget& budget :
+       {Budget{.ratio = 0.0}, Budget{.ratio = 1.5}, Budget{.ratio = -0.1}, Budget{.ratio = NAN},
+        Budget{.keep_tokens = 0}, Budget{.keep_tokens = -5}, Budget{.size_bytes = 0},
+        Budget{.size_bytes = 10 * 4 * 64}}) {
     EXPECT_THROW(pairs_for_budget(budget, 2, 2, 100, 10, 64), Error);
   }
 }

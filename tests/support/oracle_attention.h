@@ -12,15 +12,15 @@
 
 namespace ctxzip::test {
 
-// Attends to all rows of `past` that the mask leaves, and causally to the batch's own rows; nothing is
-// stored. `past` must have f32 rows. For one graph.
+// Attends to all rows of `past` that the mask leaves, and causally to the batch's own rows; nothing
+// is stored. `past` must have f32 rows. For one graph.
 class OracleAttention final : public AttentionSeam {
  public:
   // Masks the context rows outside `kept` (null: none).
   OracleAttention(const DenseCache& past, int64_t n_prefix, const KeepSet* kept, float scale);
 
-  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q, ggml_tensor* k,
-                      ggml_tensor* v, bool output_unused) override;
+  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
+                      ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
 
  private:
   ggml_tensor* past_rows(const std::byte* rows) const;
