@@ -128,6 +128,7 @@ TEST_F(CliFlags, ContentThatFailsExitsWith1AndLeavesNothing) {
                                              {"zip", "model.gguf"},
                                              {"zip", "."},
                                              {"zip", "text.txt", "-o", "missing/out.ctz"},
+                                             {"zip", "text.txt", "-o", "/dev/null"},
                                              {"zip", "text.txt", "-m", "missing.gguf"},
                                              {"zip", "text.txt", "-m", "model.gguf"},
                                              {"ask", "missing.ctz", "What?"},

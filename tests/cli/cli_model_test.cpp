@@ -80,7 +80,7 @@ TEST_F(CliModel, ZipReportsEveryDocumentedField) {
 
 TEST_F(CliModel, NothingButResultsInAPipe) {
   EXPECT_EQ(zipped_.err, "");
-  const ProgramResult table = run({"zip", "doc.txt", "-o", "table.ctz"});
+  const ProgramResult table = run({"zip", "doc.txt", "-o", "table.ctz", "--no-check"});
   EXPECT_EQ(table.exit_code, 0);
   EXPECT_EQ(table.err, "");
   EXPECT_NE(table.out.find("(the default"), std::string::npos) << table.out;
@@ -88,7 +88,7 @@ TEST_F(CliModel, NothingButResultsInAPipe) {
 }
 
 TEST_F(CliModel, ATerminalShowsEstimateAndProgress) {
-  ProgramRun program{.arguments = {"zip", "doc.txt", "-o", "seen.ctz", "-t", "1"},
+  ProgramRun program{.arguments = {"zip", "doc.txt", "-o", "seen.ctz", "-t", "1", "--no-check"},
                      .terminal = true};
   const ProgramResult result = run(program);
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -202,7 +202,7 @@ TEST_F(CliModel, AModelThatIsNotKnownHereIsNamed) {
   EXPECT_NE(result.err.find(zip["model_fingerprint"].get<std::string>()), std::string::npos)
       << result.err;
   EXPECT_NE(result.err.find("-m"), std::string::npos) << result.err;
-  program.arguments = {"ask", "doc.ctz", "Who?", "-n", "2", "-m", model_};
+  program.arguments = {"ask", "doc.ctz", "Who?", "-n", "2", "-t", "1", "-m", model_};
   EXPECT_EQ(run_program(program).exit_code, 0);
 }
 
