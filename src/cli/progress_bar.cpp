@@ -36,7 +36,9 @@ std::string progress_line(const ProgressState& state, int columns) {
   std::string figures = fmt::format(" {:>3.0f}%", share * 100);
   if (state.elapsed_s >= kRateAfterSeconds && state.done > 0) {
     const double per_second = rate(state);
-    figures += fmt::format("  {}/s", amount(state.unit, static_cast<int64_t>(per_second)));
+    if (state.unit != ProgressUnit::kSteps) {
+      figures += fmt::format("  {}/s", amount(state.unit, static_cast<int64_t>(per_second)));
+    }
     if (state.total > state.done) {
       figures += fmt::format(
           "  {} left", format_seconds(static_cast<double>(state.total - state.done) / per_second));
@@ -55,6 +57,9 @@ std::string progress_line(const ProgressState& state, int columns) {
 }
 
 std::string finished_line(const ProgressState& state) {
+  if (state.unit == ProgressUnit::kSteps) {
+    return fmt::format("{:<{}} {}", state.label, kLabelWidth, format_seconds(state.elapsed_s));
+  }
   return fmt::format("{:<{}} {} in {}, {}/s", state.label, kLabelWidth,
                      amount(state.unit, state.done), format_seconds(state.elapsed_s),
                      amount(state.unit, static_cast<int64_t>(rate(state))));

@@ -128,14 +128,27 @@ void print_result(const ZipResult& result, bool json) {
   print_out(zip_table(result));
 }
 
+void show_progress(ProgressBar& bar, Stage stage, int64_t done, int64_t total) {
+  switch (stage) {
+    case Stage::kPrefill:
+    case Stage::kScore:
+      return bar.update(stage_name(stage), ProgressUnit::kTokens, done, total);
+    case Stage::kCheck:
+      return bar.update(stage_name(stage), ProgressUnit::kSteps, done, total);
+    case Stage::kLoad:
+    case Stage::kCompact:
+    case Stage::kWrite:
+      return;  // over before a bar could be read
+  }
+}
+
 // The zip itself; notices are printed at once and kept.
 Context run_zip(const Model& model, const std::string& text, ZipFlags& flags,
                 const std::string& out, ProgressBar& bar) {
   const InterruptScope interrupt;
   flags.zip.cancel = interrupt.token();
   flags.zip.progress = [&bar](Stage stage, int64_t done, int64_t total) {
-    bar.update(stage_name(stage),
-               stage == Stage::kWrite ? ProgressUnit::kBytes : ProgressUnit::kTokens, done, total);
+    show_progress(bar, stage, done, total);
   };
   Context context = zip(model, text, flags.zip);
   bar.finish();
@@ -171,6 +184,7 @@ int run(ZipFlags& flags) {
   result.report = context.report();
   result.file_bytes = static_cast<int64_t>(fs::file_size(out));
   result.model_name = model.info().name;
+  result.model_label = model_label(model.info());
   result.model_fingerprint = model.info().fingerprint;
   learn_speed(estimate, result.report, model, flags.model.load.n_threads);
   print_result(result, flags.output.json);

@@ -183,11 +183,9 @@ TEST_F(CliModel, InspectPrintsTablesAndWords) {
   const std::string words = run({"inspect", "doc.ctz", "--words"}).out;
   EXPECT_NE(words.find("lighthouse"), std::string::npos) << words;
   EXPECT_EQ(words.find('\x1b'), std::string::npos) << words;
+  const json info = json::parse(run({"inspect", "doc.ctz", "--words", "--json"}).out);
   std::string joined;
-  for (const json& word :
-       json::parse(run({"inspect", "doc.ctz", "--words", "--json"}).out)["words"]) {
-    joined += word["text"];
-  }
+  for (const json& word : info["words"]) joined += word["text"];
   EXPECT_EQ(joined + "\n", kDocument);
 }
 

@@ -83,7 +83,7 @@ TEST(Sha256, PiecesOfAnyLengthGiveTheSame) {
 TEST(Progress, LineHasBarRateAndTimeLeftWithinTheWidth) {
   const ProgressState state{.label = "score", .done = 500, .total = 2000, .elapsed_s = 2};
   const std::string line = progress_line(state, 80);
-  EXPECT_NE(line.find("[#######......................]"), std::string::npos) << line;
+  EXPECT_NE(line.find("[#######.......................]"), std::string::npos) << line;
   EXPECT_NE(line.find("25%"), std::string::npos) << line;
   EXPECT_NE(line.find("250 tokens/s"), std::string::npos) << line;
   EXPECT_NE(line.find("6.0 s left"), std::string::npos) << line;
