@@ -19,7 +19,21 @@ constexpr double kRateAfterSeconds = 0.3;
 constexpr int kLabelWidth = 9;
 
 std::string amount(ProgressUnit unit, int64_t n) {
-  return unit == ProgressUnit::kBytes ? format_bytes(n) : format_count(n) + " tokens";
+  switch (unit) {
+    case ProgressUnit::kBytes:
+      return format_bytes(n);
+    case ProgressUnit::kAnswers:
+      return format_count(n) + " answers";
+    case ProgressUnit::kTokens:
+      break;
+  }
+  return format_count(n) + " tokens";
+}
+
+// "1,204 tokens/s"; slow units have no whole number a second.
+std::string speed(const ProgressState& state, double per_second) {
+  if (state.unit == ProgressUnit::kAnswers) return fmt::format("{:.1f} answers/s", per_second);
+  return fmt::format("{}/s", amount(state.unit, static_cast<int64_t>(per_second)));
 }
 
 double rate(const ProgressState& state) {
@@ -36,7 +50,7 @@ std::string progress_line(const ProgressState& state, int columns) {
   std::string figures = fmt::format(" {:>3.0f}%", share * 100);
   if (state.elapsed_s >= kRateAfterSeconds && state.done > 0) {
     const double per_second = rate(state);
-    figures += fmt::format("  {}/s", amount(state.unit, static_cast<int64_t>(per_second)));
+    figures += "  " + speed(state, per_second);
     if (state.total > state.done) {
       figures += fmt::format(
           "  {} left", format_seconds(static_cast<double>(state.total - state.done) / per_second));
@@ -55,9 +69,9 @@ std::string progress_line(const ProgressState& state, int columns) {
 }
 
 std::string finished_line(const ProgressState& state) {
-  return fmt::format("{:<{}} {} in {}, {}/s", state.label, kLabelWidth,
+  return fmt::format("{:<{}} {} in {}, {}", state.label, kLabelWidth,
                      amount(state.unit, state.done), format_seconds(state.elapsed_s),
-                     amount(state.unit, static_cast<int64_t>(rate(state))));
+                     speed(state, rate(state)));
 }
 
 ProgressBar::ProgressBar() : on_(is_terminal(STDERR_FILENO)) {}

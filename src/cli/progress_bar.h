@@ -9,7 +9,7 @@
 
 namespace ctxzip::cli {
 
-enum class ProgressUnit { kTokens, kBytes };
+enum class ProgressUnit { kTokens, kBytes, kAnswers };
 
 struct ProgressState {
   std::string label;
