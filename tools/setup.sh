@@ -36,14 +36,17 @@ check_sha256() {  # FILE EXPECTED
 python_pip() {
   if python3 -m pip --version >/dev/null 2>&1; then
     python3 -m pip "$@"
-  else
+  elif command -v pip3 >/dev/null; then
     pip3 "$@"
+  else
+    say "python3 has no pip (Debian: apt-get install python3-pip)"
+    return 1
   fi
 }
 
 packages() {
   command -v dpkg-query >/dev/null || { say "not a Debian system: install the packages of README.md by hand"; return; }
-  local wanted=(g++ cmake ninja-build make ccache python3 python3-pip python3-setuptools unzip clang-format clang-tidy
+  local wanted=(g++ cmake ninja-build make ccache git python3 python3-pip unzip clang-format clang-tidy
     libclang-rt-14-dev clang libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libgtest-dev libbenchmark-dev)
   local missing=() package
   for package in "${wanted[@]}"; do
@@ -53,6 +56,7 @@ packages() {
   say "installing ${missing[*]}"
   local root=()
   [ "$(id -u)" -eq 0 ] || root=(sudo)
+  [ ${#root[@]} -eq 0 ] || command -v sudo >/dev/null || { say "no sudo here: install them as root"; exit 1; }
   "${root[@]}" apt-get update -qq
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
@@ -61,8 +65,12 @@ source_tree() {
   [ -f "$llama_dir/.complete" ] && return
   say "fetching the llama.cpp source (76 MB)"
   new_scratch
-  python_pip download -q --no-deps --no-binary :all: --no-build-isolation -d "$scratch" "llama-cpp-python==$llama_version" ||
-    python_pip download -q --no-deps --no-binary :all: -d "$scratch" "llama-cpp-python==$llama_version"
+  # pip asks a source package for its metadata. Its build tool may come as a wheel into pip's own temporary
+  # folder: --no-binary :all: would compile it, --no-build-isolation would want it installed.
+  python_pip download -q --no-deps --no-binary llama-cpp-python -d "$scratch" "llama-cpp-python==$llama_version" || {
+    say "the download failed; instead, any llama.cpp source tree can be given to cmake with -DCTXZIP_LLAMA_DIR="
+    exit 1
+  }
   local sdist=$scratch/llama_cpp_python-$llama_version.tar.gz
   check_sha256 "$sdist" "$llama_sdist_sha256"
   mkdir -p "$scratch/tree"

@@ -28,7 +28,7 @@ struct ZipReport {
   std::string allocation;       // "global", "layer", "uniform"
   std::string recon_attention;  // "full", "local"
   int64_t chunk_tokens = 0;
-  std::string row_type;         // "f16", "f32"
+  std::string row_type;  // "f16", "f32"
   // Change of the teacher-forced reconstruction loss, nats per token; the probe is held out from
   // scoring. Absent when the self-check was switched off or the context is too short.
   std::optional<double> delta_nll;
@@ -38,7 +38,7 @@ struct ZipReport {
   double score_s = 0;
   double check_s = 0;
   double compact_s = 0;
-  int64_t peak_rss_bytes = 0;   // of the process, mapped weights included
+  int64_t peak_rss_bytes = 0;  // of the process, mapped weights included
 };
 
 // Rows kept in each head, prefix excluded: (layer, kv_head).
@@ -56,7 +56,8 @@ struct ContextState;
 class CTXZIP_API Context {
  public:
   // Maps the file, verifies every checksum and checks that `model` is the one it was made with.
-  // Throws Error: kNotFound, kIo, kCorruptFile, kUnsupported (version), kMismatch (names the field).
+  // Throws Error: kNotFound, kIo, kCorruptFile, kUnsupported (version), kMismatch (names the
+  // field).
   static Context open(const Model& model, const std::string& path);
   // The same from memory; `bytes` are copied.
   static Context open(const Model& model, std::span<const std::byte> bytes);

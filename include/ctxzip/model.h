@@ -15,17 +15,17 @@ namespace ctxzip {
 using Token = int32_t;
 
 struct ModelOptions {
-  int n_threads = 0;    // 0: one for each core the process may use
-  bool repack = true;   // copy matrices that have a faster repacked form; false: map everything
+  int n_threads = 0;   // 0: one for each core the process may use
+  bool repack = true;  // copy matrices that have a faster repacked form; false: map everything
   // Row type of prefill and tail caches. kF32 exists for exactness tests.
   bool f32_rows = false;
 };
 
 // What a person wants to know of a model; counts are per model, bytes are for f16 rows.
 struct ModelInfo {
-  std::string path;            // as given
-  std::string architecture;    // "llama", "qwen2"
-  std::string name;            // general.name, or the file's name
+  std::string path;          // as given
+  std::string architecture;  // "llama", "qwen2"
+  std::string name;          // general.name, or the file's name
   int64_t n_layer = 0;
   int64_t n_embd = 0;
   int64_t n_head = 0;
@@ -37,8 +37,8 @@ struct ModelInfo {
   int64_t file_bytes = 0;
   int64_t kv_bytes_per_token = 0;
   bool has_chat_template = false;
-  std::string weight_types;    // for example "q4_1 + q6_K + f32"
-  std::string fingerprint;     // 16 hex digits
+  std::string weight_types;  // for example "q4_1 + q6_K + f32"
+  std::string fingerprint;   // 16 hex digits
 };
 
 namespace detail {

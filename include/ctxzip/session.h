@@ -26,12 +26,13 @@ struct SamplingOptions {
 
 struct AskOptions {
   int64_t max_tokens = 256;
-  SamplingOptions sampling;
-  std::vector<std::string> stop;  // generation ends before the first of these; not part of the text
-  bool think = false;             // let a reasoning template think
+  SamplingOptions sampling = {};
+  std::vector<std::string> stop =
+      {};              // generation ends before the first of these; not part of the text
+  bool think = false;  // let a reasoning template think
   // Called with whole UTF-8 characters as they become certain (never part of a stop string); the
   // pieces together are Answer::text. Return false to stop (StopReason::kCancelled).
-  std::function<bool(std::string_view piece)> on_text;
+  std::function<bool(std::string_view piece)> on_text = {};
   const CancelToken* cancel = nullptr;
 };
 
@@ -39,8 +40,8 @@ struct Answer {
   std::string text;
   std::vector<Token> tokens;
   StopReason stop_reason = StopReason::kEnd;
-  int64_t prompt_tokens = 0;              // fed before the first output token
-  int64_t context_tokens_prefilled = 0;   // of the zipped context: always 0, counted not assumed
+  int64_t prompt_tokens = 0;             // fed before the first output token
+  int64_t context_tokens_prefilled = 0;  // of the zipped context: always 0, counted not assumed
   int64_t output_tokens = 0;
   double prompt_s = 0;
   double decode_s = 0;

@@ -22,25 +22,25 @@ enum class ReconAttention { kFull, kLocal };
 
 // Exactly one budget is set; none means ratio 0.3.
 struct Budget {
-  std::optional<double> ratio;        // share of the evictable pairs, 0 < ratio <= 1
-  std::optional<int64_t> keep_tokens; // worth of whole tokens
-  std::optional<int64_t> size_bytes;  // KV rows on disk and in memory, prefix included
-  std::optional<double> quality;      // largest allowed delta_nll, nats per token
+  std::optional<double> ratio = {};         // share of the evictable pairs, 0 < ratio <= 1
+  std::optional<int64_t> keep_tokens = {};  // worth of whole tokens
+  std::optional<int64_t> size_bytes = {};   // KV rows on disk and in memory, prefix included
+  std::optional<double> quality = {};       // largest allowed delta_nll, nats per token
 };
 
 struct ZipOptions {
-  Budget budget;
+  Budget budget = {};
   Method method = Method::kKvzip;
   Allocation allocation = Allocation::kGlobal;
   ReconAttention recon_attention = ReconAttention::kFull;
-  int64_t chunk_tokens = 2048;        // at least 256 unless the context is shorter
-  std::optional<std::string> system;  // system prompt; the template's own default otherwise
-  bool allow_long = false;            // go past the trained length
+  int64_t chunk_tokens = 2048;             // at least 256 unless the context is shorter
+  std::optional<std::string> system = {};  // system prompt; the template's own default otherwise
+  bool allow_long = false;                 // go past the trained length
   bool self_check = true;
-  uint64_t seed = 0;                  // Method::kRandom
-  int64_t batch_tokens = 512;         // prefill batch
-  ProgressFn progress;
-  LogFn notice;                       // short contexts, smaller chunks, ...
+  uint64_t seed = 0;           // Method::kRandom
+  int64_t batch_tokens = 512;  // prefill batch
+  ProgressFn progress = {};
+  LogFn notice = {};  // short contexts, smaller chunks, ...
   const CancelToken* cancel = nullptr;
 };
 

@@ -25,10 +25,11 @@ int64_t n_blocks(int64_t n_rows) { return (n_rows + kRowsPerBlock - 1) / kRowsPe
 size_t align_up(size_t n, size_t alignment) { return (n + alignment - 1) / alignment * alignment; }
 
 ggml_tensor* custom_node(ggml_context* context, int64_t ne0, int64_t ne1, int64_t ne2,
-                         std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function, void* data) {
+                         std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function,
+                         void* data) {
   std::vector<ggml_tensor*> args(sources);
-  return ggml_custom_4d(context, GGML_TYPE_F32, ne0, ne1, ne2, 1, args.data(), static_cast<int>(args.size()), function,
-                        GGML_N_TASKS_MAX, data);
+  return ggml_custom_4d(context, GGML_TYPE_F32, ne0, ne1, ne2, 1, args.data(),
+                        static_cast<int>(args.size()), function, GGML_N_TASKS_MAX, data);
 }
 
 void store_row(RowType type, const float* in, std::byte* out, int64_t dim) {
@@ -48,15 +49,16 @@ struct CacheAttention::Layer {
   bool lse_only = false;
 };
 
-CacheAttention::CacheAttention(const AttentionSetup& setup, const SegmentTable& table, int own_place,
-                               const ScoreSink* score)
+CacheAttention::CacheAttention(const AttentionSetup& setup, const SegmentTable& table,
+                               int own_place, const ScoreSink* score)
     : setup_(setup), table_(table), own_place_(own_place), score_(score) {
   CHECK(n_segments() <= kMaxSegments && own_place >= 0 && own_place < n_segments());
   for (int64_t layer = 0; layer < table.shape().n_layer; ++layer) {
     layers_.push_back(std::make_unique<Layer>(Layer{.owner = this, .index = layer}));
   }
   scratch_stride_ = align_up(setup_.kernels->scratch_bytes(setup_.shape), kScratchAlignment);
-  scratch_ = std::make_unique<std::byte[]>(scratch_stride_ * static_cast<size_t>(setup_.n_threads) + kScratchAlignment);
+  scratch_ = std::make_unique<std::byte[]>(scratch_stride_ * static_cast<size_t>(setup_.n_threads) +
+                                           kScratchAlignment);
 }
 
 CacheAttention::~CacheAttention() = default;
@@ -70,16 +72,19 @@ void CacheAttention::set_target(const AppendTarget& target) {
 
 std::byte* CacheAttention::scratch(int thread) const {
   const auto base = reinterpret_cast<uintptr_t>(scratch_.get());
-  return scratch_.get() + (align_up(base, kScratchAlignment) - base) + scratch_stride_ * static_cast<size_t>(thread);
+  return scratch_.get() + (align_up(base, kScratchAlignment) - base) +
+         scratch_stride_ * static_cast<size_t>(thread);
 }
 
-Segment CacheAttention::segment(int64_t index, int64_t layer, int64_t kv_head, int64_t n_own_rows) const {
+Segment CacheAttention::segment(int64_t index, int64_t layer, int64_t kv_head,
+                                int64_t n_own_rows) const {
   if (index != own_place_) return table_.at(index < own_place_ ? index : index - 1, layer, kv_head);
   return target_.cache->segment(target_.one_layer ? 0 : layer, kv_head, 0, n_own_rows);
 }
 
-ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
-                                    ggml_tensor* k, ggml_tensor* v, bool output_unused) {
+ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
+                                    ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                                    bool output_unused) {
   const int64_t n_tokens = q->ne[2];
   const int64_t n_out = q->ne[0] * q->ne[1];
   CHECK(ggml_is_contiguous(q) && ggml_is_contiguous(k) && ggml_is_contiguous(v));
@@ -95,20 +100,23 @@ ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, i
     int64_t most = 0;
     for (int64_t kv_head = 0; kv_head < setup_.n_kv_head; ++kv_head) {
       int64_t n = 0;
-      for (int64_t past = 0; past < table_.size(); ++past) n += n_blocks(table_.at(past, layer, kv_head).n_rows);
+      for (int64_t past = 0; past < table_.size(); ++past)
+        n += n_blocks(table_.at(past, layer, kv_head).n_rows);
       most = std::max(most, n);
     }
     self.block_capacity += most;
     const int64_t partial = setup_.shape.group * (setup_.shape.head_dim + 2);
-    ggml_tensor* partials =
-        custom_node(context, partial, self.block_capacity, setup_.n_kv_head, {q, appended}, block_node, &self);
+    ggml_tensor* partials = custom_node(context, partial, self.block_capacity, setup_.n_kv_head,
+                                        {q, appended}, block_node, &self);
     return custom_node(context, n_out, 1, 1, {partials}, merge_node, &self);
   }
   lse_.resize(static_cast<size_t>(n_tokens * setup_.n_kv_head * setup_.shape.group));
   const int64_t ne0 = output_unused ? 1 : n_out;
-  ggml_tensor* attended = custom_node(context, ne0, output_unused ? 1 : n_tokens, 1, {q, appended}, tile_node, &self);
+  ggml_tensor* attended =
+      custom_node(context, ne0, output_unused ? 1 : n_tokens, 1, {q, appended}, tile_node, &self);
   if (score_ != nullptr) {
-    ggml_build_forward_expand(graph, custom_node(context, 1, 1, 1, {q, attended}, score_node, &self));
+    ggml_build_forward_expand(graph,
+                              custom_node(context, 1, 1, 1, {q, attended}, score_node, &self));
   }
   return output_unused ? nullptr : attended;
 }
@@ -148,7 +156,8 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
   const int64_t per_tile = tile_tokens(shape.group);
   const int64_t n_tiles = (n_tokens + per_tile - 1) / per_tile;
   const int64_t n_items = n_tiles * self.setup_.n_kv_head;
-  for (int64_t item; (item = self.next_attend_.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
+  for (int64_t item;
+       (item = self.next_attend_.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
     // The last tiles see the most rows: they go first, so that threads finish together.
     const int64_t first = (n_tiles - 1 - item / self.setup_.n_kv_head) * per_tile;
     const int64_t kv_head = item % self.setup_.n_kv_head;
@@ -165,9 +174,13 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
         .n_lse_segments = self.score_ != nullptr ? self.score_->n_segments : 0,
     };
     const int64_t head_offset = kv_head * shape.group * shape.head_dim;
-    const Queries queries = {static_cast<const float*>(q->data) + first * stride + head_offset, n, stride};
-    float* out = layer.lse_only ? nullptr : static_cast<float*>(dst->data) + first * stride + head_offset;
-    float* lse = self.score_ != nullptr ? self.lse_.data() + (kv_head * n_tokens + first) * shape.group : nullptr;
+    const Queries queries = {static_cast<const float*>(q->data) + first * stride + head_offset, n,
+                             stride};
+    float* out =
+        layer.lse_only ? nullptr : static_cast<float*>(dst->data) + first * stride + head_offset;
+    float* lse = self.score_ != nullptr
+                     ? self.lse_.data() + (kv_head * n_tokens + first) * shape.group
+                     : nullptr;
     self.setup_.kernels->attend_tile(shape, queries, over, out, stride, lse, self.scratch(thread));
   }
 }
@@ -181,11 +194,14 @@ void CacheAttention::block_node(ggml_tensor* dst, int, int, void* data) {
   int64_t next = self.next_attend_.fetch_add(1, std::memory_order_relaxed);
   int64_t item = 0;
   for (int64_t kv_head = 0; kv_head < self.setup_.n_kv_head; ++kv_head) {
-    const float* q = static_cast<const float*>(dst->src[0]->data) + kv_head * shape.group * shape.head_dim;
-    float* partials = static_cast<float*>(dst->data) + kv_head * layer.block_capacity * partial_size;
+    const float* q =
+        static_cast<const float*>(dst->src[0]->data) + kv_head * shape.group * shape.head_dim;
+    float* partials =
+        static_cast<float*>(dst->data) + kv_head * layer.block_capacity * partial_size;
     for (int64_t index = 0; index < self.n_segments(); ++index) {
       const Segment segment = self.segment(index, layer.index, kv_head, own_rows);
-      for (int64_t begin = 0; begin < segment.n_rows; begin += kRowsPerBlock, partials += partial_size) {
+      for (int64_t begin = 0; begin < segment.n_rows;
+           begin += kRowsPerBlock, partials += partial_size) {
         if (item++ != next) continue;
         const int64_t end = std::min(segment.n_rows, begin + kRowsPerBlock);
         self.setup_.kernels->attend_block(shape, q, segment, begin, end, partials);
@@ -206,7 +222,8 @@ void CacheAttention::merge_node(ggml_tensor* dst, int thread, int n_threads, voi
     for (int64_t index = 0; index < self.n_segments(); ++index) {
       n += n_blocks(self.segment(index, layer.index, kv_head, own_rows).n_rows);
     }
-    const float* from = static_cast<const float*>(partials->data) + kv_head * layer.block_capacity * partials->ne[0];
+    const float* from = static_cast<const float*>(partials->data) +
+                        kv_head * layer.block_capacity * partials->ne[0];
     float* out = static_cast<float*>(dst->data) + kv_head * shape.group * shape.head_dim;
     self.setup_.kernels->merge_blocks(shape, from, n, out);
   }
@@ -228,10 +245,13 @@ void CacheAttention::score_node(ggml_tensor* dst, int thread, int, void* data) {
     const int64_t begin = item % per_head * kColumnsPerItem;
     const int64_t end = std::min(n_columns, begin + kColumnsPerItem);
     const Segment columns = self.segment(score.columns, layer.index, kv_head, 0);
-    const Queries queries = {static_cast<const float*>(q->data) + kv_head * shape.group * shape.head_dim, n_tokens, stride};
+    const Queries queries = {
+        static_cast<const float*>(q->data) + kv_head * shape.group * shape.head_dim, n_tokens,
+        stride};
     const float* lse = self.lse_.data() + kv_head * n_tokens * shape.group;
     float* best = score.best + (layer.index * self.setup_.n_kv_head + kv_head) * score.head_stride;
-    self.setup_.kernels->column_max(shape, queries, lse, columns, begin, end, best, self.scratch(thread));
+    self.setup_.kernels->column_max(shape, queries, lse, columns, begin, end, best,
+                                    self.scratch(thread));
   }
 }
 

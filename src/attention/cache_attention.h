@@ -1,4 +1,5 @@
-// The seam on CPU: custom ggml nodes append -> attend -> (merge | score) over rows in engine memory.
+// The seam on CPU: custom ggml nodes append -> attend -> (merge | score) over rows in engine
+// memory.
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,8 @@ struct AppendTarget {
 struct ScoreSink {
   int n_segments = 0;
   int columns = 0;
-  float* best = nullptr;       // (layer, kv_head, stride): log of the maximum so far
-  int64_t head_stride = 0;     // floats between heads; layers follow heads
+  float* best = nullptr;    // (layer, kv_head, stride): log of the maximum so far
+  int64_t head_stride = 0;  // floats between heads; layers follow heads
 };
 
 struct AttentionSetup {
@@ -44,14 +45,16 @@ class CacheAttention final : public AttentionSeam {
  public:
   // `table`: the rows before this batch. The batch's own rows (causal) come as segment `own_place`
   // among them. `score` may be null.
-  CacheAttention(const AttentionSetup& setup, const SegmentTable& table, int own_place, const ScoreSink* score);
+  CacheAttention(const AttentionSetup& setup, const SegmentTable& table, int own_place,
+                 const ScoreSink* score);
   ~CacheAttention() override;
 
-  // Before each run. Rows before `target.first_row` in the target's cache belong to the own segment.
+  // Before each run. Rows before `target.first_row` in the target's cache belong to the own
+  // segment.
   void set_target(const AppendTarget& target);
 
-  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q, ggml_tensor* k,
-                      ggml_tensor* v, bool output_unused) override;
+  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
+                      ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
 
   // Decode graphs hold partial results for this many own rows; when more are needed the graph must
   // be built anew.
@@ -76,10 +79,11 @@ class CacheAttention final : public AttentionSeam {
   AppendTarget target_;
   int64_t own_row_capacity_ = 0;
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<float> lse_;               // (kv_head, token, group), one layer at a time
+  std::vector<float> lse_;  // (kv_head, token, group), one layer at a time
   std::unique_ptr<std::byte[]> scratch_;
   size_t scratch_stride_ = 0;
-  std::atomic<int64_t> next_attend_{0};  // work items are handed out; which thread takes one does not matter
+  std::atomic<int64_t> next_attend_{
+      0};  // work items are handed out; which thread takes one does not matter
   std::atomic<int64_t> next_score_{0};
 };
 

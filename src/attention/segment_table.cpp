@@ -9,7 +9,8 @@ void SegmentTable::add_each(Make make) {
   std::vector<Segment> heads;
   heads.reserve(static_cast<size_t>(shape_.n_layer * shape_.n_kv_head));
   for (int64_t layer = 0; layer < shape_.n_layer; ++layer) {
-    for (int64_t kv_head = 0; kv_head < shape_.n_kv_head; ++kv_head) heads.push_back(make(layer, kv_head));
+    for (int64_t kv_head = 0; kv_head < shape_.n_kv_head; ++kv_head)
+      heads.push_back(make(layer, kv_head));
   }
   segments_.push_back(std::move(heads));
 }
@@ -21,7 +22,8 @@ void SegmentTable::add(const ZippedRows& rows) {
 
 void SegmentTable::add(const DenseCache& cache, int64_t begin, int64_t end) {
   CHECK(cache.shape() == shape_);
-  add_each([&](int64_t layer, int64_t kv_head) { return cache.segment(layer, kv_head, begin, end); });
+  add_each(
+      [&](int64_t layer, int64_t kv_head) { return cache.segment(layer, kv_head, begin, end); });
 }
 
 void SegmentTable::add(const DenseCache& cache, int64_t n_prefix, const KeepSet& kept) {

@@ -25,7 +25,8 @@ class SegmentTable {
   const KvShape& shape() const { return shape_; }
   int64_t size() const { return static_cast<int64_t>(segments_.size()); }
   const Segment& at(int64_t segment, int64_t layer, int64_t kv_head) const {
-    return segments_[static_cast<size_t>(segment)][static_cast<size_t>(layer * shape_.n_kv_head + kv_head)];
+    return segments_[static_cast<size_t>(segment)]
+                    [static_cast<size_t>(layer * shape_.n_kv_head + kv_head)];
   }
 
  private:
@@ -33,8 +34,8 @@ class SegmentTable {
   void add_each(Make make);
 
   KvShape shape_;
-  std::vector<std::vector<Segment>> segments_;     // (segment, layer * kv_head)
-  std::deque<std::vector<uint32_t>> row_lists_;    // what indexed segments point to
+  std::vector<std::vector<Segment>> segments_;   // (segment, layer * kv_head)
+  std::deque<std::vector<uint32_t>> row_lists_;  // what indexed segments point to
 };
 
 }  // namespace ctxzip

@@ -10,6 +10,12 @@
 namespace ctxzip::cli {
 namespace {
 
+constexpr char kBracketMark = '\x01';
+
+std::string without_mark(const std::string& text) {
+  return text.starts_with(kBracketMark) ? text.substr(1) : text;
+}
+
 // The whole of `text` as a number, or nothing.
 template <typename T>
 bool parse_number(const std::string& text, T& value) {
@@ -31,10 +37,38 @@ std::string describe(const IntegerRange& range) {
 
 [[noreturn]] void refuse(const std::string& flag, const std::string& text,
                          const std::string& allowed) {
-  throw CLI::ValidationError(flag, fmt::format("'{}' is not {}", text, allowed));
+  throw CLI::ValidationError(flag, fmt::format("'{}' is not {}", without_mark(text), allowed));
 }
 
 }  // namespace
+
+std::vector<std::string> parser_arguments(int argc, char** argv) {
+  // In reverse order, as CLI11 takes them.
+  std::vector<std::string> arguments;
+  for (int at = argc - 1; at >= 1; --at) {
+    const std::string argument = argv[at];
+    const bool bracketed = argument.starts_with('[') && argument.ends_with(']');
+    arguments.push_back(bracketed ? kBracketMark + argument : argument);
+  }
+  return arguments;
+}
+
+CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(std::string)> set,
+                      const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          flag, [set = std::move(set)](const std::string& text) { set(without_mark(text)); }, help)
+      ->type_name("TEXT");
+}
+
+CLI::Option* add_texts(CLI::App& app, const std::string& name, std::vector<std::string>& target,
+                       const std::string& help) {
+  auto take = [&target](const std::vector<std::string>& texts) {
+    target.clear();
+    for (const std::string& text : texts) target.push_back(without_mark(text));
+  };
+  return app.add_option_function<std::vector<std::string>>(name, take, help)->type_name("");
+}
 
 CLI::Option* add_real(CLI::App& app, const std::string& flag, RealRange range,
                       std::function<void(double)> set, const std::string& help) {

@@ -23,6 +23,17 @@ struct IntegerRange {
   int64_t max = std::numeric_limits<int64_t>::max();
 };
 
+// The arguments as CLI::App::parse takes them, without the program's name. A list would split "[a,
+// b]" in two; such arguments get a mark that every function below removes again.
+std::vector<std::string> parser_arguments(int argc, char** argv);
+
+// Any text.
+CLI::Option* add_text(CLI::App& app, const std::string& flag, std::function<void(std::string)> set,
+                      const std::string& help);
+// One or more positional texts; none keeps `target` as it is.
+CLI::Option* add_texts(CLI::App& app, const std::string& name, std::vector<std::string>& target,
+                       const std::string& help);
+
 // Each calls `set` with the checked value while the command line is parsed.
 CLI::Option* add_real(CLI::App& app, const std::string& flag, RealRange range,
                       std::function<void(double)> set, const std::string& help);

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <limits>
 #include <memory>
 
 #include "cli/answer_output.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/common_options.h"
 #include "cli/exit_code.h"
@@ -71,15 +71,10 @@ int run(AskFlags& flags) {
 
 Run add_ask(CLI::App& app) {
   auto flags = std::make_shared<AskFlags>();
-  app.add_option("FILE", flags->file, "A file made by `ctxzip zip`")
-      ->required()
-      ->type_name("FILE.ctz");
-  app.add_option("QUESTION", flags->questions,
-                 "Questions, each answered by itself; - reads one a line from standard input")
-      ->required()
-      ->type_name("")
-      ->allow_extra_args(false)
-      ->expected(1, std::numeric_limits<int>::max());
+  add_ctz_file(app, flags->file);
+  add_texts(app, "QUESTION", flags->questions,
+            "Questions, each answered by itself; - reads one a line from standard input")
+      ->required();
   add_model_options(app, flags->model, "the one that the file was made with");
   add_answer_options(app, flags->ask);
   add_output_options(app, flags->output);

@@ -86,9 +86,7 @@ int run(ChatFlags& flags) {
 
 Run add_chat(CLI::App& app) {
   auto flags = std::make_shared<ChatFlags>();
-  app.add_option("FILE", flags->file, "A file made by `ctxzip zip`")
-      ->required()
-      ->type_name("FILE.ctz");
+  add_ctz_file(app, flags->file);
   add_model_options(app, flags->model, "the one that the file was made with");
   add_answer_options(app, flags->ask);
   add_output_options(app, flags->output);

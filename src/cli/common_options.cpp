@@ -39,9 +39,18 @@ void add_output_options(CLI::App& app, OutputOptions& options) {
       "--verbose", [] { set_log_sink(print_log); }, "Messages of the engine on standard error");
 }
 
+void add_ctz_file(CLI::App& app, std::string& file) {
+  add_text(
+      app, "FILE.ctz", [&file](std::string path) { file = std::move(path); },
+      "A file made by `ctxzip zip`")
+      ->required()
+      ->type_name("");
+}
+
 void add_model_options(CLI::App& app, ModelFlags& flags, const std::string& default_model) {
-  app.add_option("-m,--model", flags.model,
-                 "A GGUF file or a name from `ctxzip model list` (default: " + default_model + ")")
+  add_text(
+      app, "-m,--model", [&flags](std::string model) { flags.model = std::move(model); },
+      "A GGUF file or a name from `ctxzip model list` (default: " + default_model + ")")
       ->type_name("MODEL");
   add_integer(
       app, "-t,--threads", {.min = 1, .max = kMaxThreads},
@@ -56,12 +65,10 @@ void add_answer_options(CLI::App& app, AskOptions& options) {
       app, "-n,--max-tokens", {.min = 1}, [&](int64_t n) { options.max_tokens = n; },
       fmt::format("Longest answer, in tokens (default: {})", options.max_tokens))
       ->group(kGroup);
-  app.add_option("--stop", options.stop,
-                 "End an answer before this text; may be given several times")
-      ->type_name("TEXT")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+  add_text(
+      app, "--stop", [&](std::string text) { options.stop.push_back(std::move(text)); },
+      "End an answer before this text; may be given several times")
+      ->trigger_on_parse()
       ->group(kGroup);
   app.add_flag("--think", options.think, "Let a reasoning model think first")->group(kGroup);
   add_real(

@@ -16,6 +16,9 @@ struct OutputOptions {
 };
 void add_output_options(CLI::App& app, OutputOptions& options);
 
+// The positional FILE.ctz.
+void add_ctz_file(CLI::App& app, std::string& file);
+
 // -m and --threads.
 struct ModelFlags {
   std::optional<std::string> model;

@@ -52,10 +52,8 @@ void run_with_progress(const Model& model, const eval::EvalRun& run, eval::RunLo
                        ProgressBar& bar) {
   const InterruptScope interrupt;
   const eval::RunHooks hooks{
-      .progress =
-          [&](int64_t done, int64_t total) {
-            bar.update("eval", ProgressUnit::kAnswers, done, total);
-          },
+      .progress = [&](int64_t done,
+                      int64_t total) { bar.update("eval", ProgressUnit::kSteps, done, total); },
       .notice =
           [&](LogLevel, std::string_view message) {
             bar.clear();
@@ -143,8 +141,9 @@ Run add_task(CLI::App& app, const eval::Task& task) {
   app.add_option("--data", flags->data, std::string("The data: ") + task.data_format)
       ->required()
       ->type_name("FILE");
-  app.add_option("-o,--out", flags->out,
-                 "Answers are added to this file, one JSON object a line; an unfinished one goes on")
+  app.add_option(
+         "-o,--out", flags->out,
+         "Answers are added to this file, one JSON object a line; an unfinished one goes on")
       ->required()
       ->type_name("RUN.jsonl");
   add_integer(
@@ -159,11 +158,12 @@ Run add_task(CLI::App& app, const eval::Task& task) {
   add_model_options(app, flags->model, std::string(default_model().name));
   add_method_flags(app, *flags);
   add_output_options(app, flags->output);
-  app.footer(fmt::format(
-      "Examples:\n"
-      "  ctxzip eval {0} --data dev.json -n 30 --ratios 0.3,0.5 --out run.jsonl\n"
-      "  ctxzip eval {0} --data dev.json -m qwen2.5-coder-1.5b --methods full,kvzip --out q.jsonl --json",
-      task.name));
+  app.footer(
+      fmt::format("Examples:\n"
+                  "  ctxzip eval {0} --data dev.json -n 30 --ratios 0.3,0.5 --out run.jsonl\n"
+                  "  ctxzip eval {0} --data dev.json -m qwen2.5-coder-1.5b --methods full,kvzip "
+                  "--out q.jsonl --json",
+                  task.name));
   return [flags, task] { return run(task, *flags); };
 }
 

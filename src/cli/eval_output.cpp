@@ -30,8 +30,9 @@ bool has_full(const eval::EvalRun& run) {
 std::vector<std::string> eval_warnings(const eval::EvalRun& run, const ModelInfo& model) {
   std::vector<std::string> warnings;
   if (run.n_questions() < eval::kFewQuestions) {
-    warnings.push_back(fmt::format("{} questions are few: differences may be chance; use {} or more",
-                                   run.n_questions(), eval::kFewQuestions));
+    warnings.push_back(
+        fmt::format("{} questions are few: differences may be chance; use {} or more",
+                    run.n_questions(), eval::kFewQuestions));
   }
   if (!run.options.chat_template) {
     warnings.emplace_back("without the chat template an instruct model scores lower than it can");

@@ -7,13 +7,13 @@
 namespace ctxzip::cli {
 
 std::string format_count(int64_t n) {
-  std::string digits = fmt::format("{}", n);
-  const size_t first = digits[0] == '-' ? 1 : 0;
-  for (size_t at = digits.size(); at > first + 3;) {
-    at -= 3;
-    digits.insert(at, ",");
+  const std::string digits = fmt::format("{}", n < 0 ? -n : n);
+  std::string grouped;
+  for (size_t at = 0; at < digits.size(); ++at) {
+    if (at > 0 && (digits.size() - at) % 3 == 0) grouped += ',';
+    grouped += digits[at];
   }
-  return digits;
+  return n < 0 ? fmt::format("-{}", grouped) : grouped;
 }
 
 std::string format_seconds(double seconds) {

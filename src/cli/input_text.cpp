@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iostream>
 #include <memory>
+#include <string_view>
 
 #include "core/fail.h"
 
@@ -40,14 +41,22 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+// Without byte order mark and line ends at the end, which mean nothing inside a joined text.
+std::string_view without_frame(std::string_view text) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
+  return text;
+}
+
 }  // namespace
 
 std::string read_texts(const std::vector<std::string>& paths) {
   std::string all;
   for (const std::string& path : paths) {
     const std::string text = read_text(path);
-    if (!all.empty()) all += all.ends_with('\n') ? "\n" : "\n\n";
-    all += text;
+    const std::string_view body = without_frame(text);
+    if (!all.empty() && !body.empty()) all += "\n\n";
+    all += body;
   }
   if (all.find_first_not_of(" \t\r\n") == std::string::npos) {
     fail(ErrorKind::kUnsupported, "{}: there is no text to zip",

@@ -6,7 +6,7 @@
 
 namespace ctxzip::cli {
 
-// The files' bytes in order ("-": standard input), an empty line between two files. Throws Error:
+// The files in order ("-": standard input), an empty line between two of them. Throws Error:
 // kNotFound, kIo, kUnsupported (nothing but blanks, or a GGUF or .ctz file instead of a text).
 std::string read_texts(const std::vector<std::string>& paths);
 

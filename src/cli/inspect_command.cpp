@@ -75,9 +75,7 @@ int run(const InspectFlags& flags) {
 
 Run add_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
-  app.add_option("FILE", flags->file, "A file made by `ctxzip zip`")
-      ->required()
-      ->type_name("FILE.ctz");
+  add_ctz_file(app, flags->file);
   app.add_flag("--heads", flags->heads, "What each head kept, instead of a line per layer");
   app.add_flag("--words", flags->words, "The text, with how much was kept of each word");
   add_model_options(app, flags->model, "the one that the file was made with; --words needs it");

@@ -16,13 +16,11 @@ void on_signal(int signal_number) {
 }
 
 void install(int signal_number, struct sigaction& old) {
-  sigaction(signal_number, nullptr, &old);
-  if (old.sa_handler == SIG_IGN) return;
   struct sigaction action {};
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(signal_number, &action, nullptr);
+  sigaction(signal_number, &action, &old);
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace ctxzip::cli {
 
-// While alive, the first SIGINT or SIGTERM sets the token and the next one kills as usual. A signal
-// that the parent process told to ignore stays ignored. One at a time.
+// While alive, the first SIGINT or SIGTERM sets the token and the next one kills as usual. One
+// at a time.
 class InterruptScope {
  public:
   InterruptScope();

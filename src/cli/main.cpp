@@ -4,6 +4,7 @@
 #include <iostream>
 #include <new>
 
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
@@ -115,10 +116,14 @@ int run(int argc, char** argv) {
     return kExitUsage;
   }
   try {
-    app.parse(argc, argv);
+    app.parse(parser_arguments(argc, argv));
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
+    if (app.get_subcommands().empty() && argv[1][0] != '-') {
+      return usage_error(
+          app, CLI::ParseError(fmt::format("there is no command '{}'", argv[1]), kExitUsage));
+    }
     return usage_error(app, error);
   }
   return run_command(app, entries);

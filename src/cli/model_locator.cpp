@@ -74,6 +74,13 @@ std::string model_path(const std::optional<std::string>& given) {
   return *given;
 }
 
+std::string model_label(const ModelInfo& info) {
+  for (const CatalogueModel& entry : catalogue()) {
+    if (entry.path() == info.path) return std::string(entry.name);
+  }
+  return info.name;
+}
+
 Model load_model(const std::string& path, const ModelOptions& options) {
   Model model = Model::load(path, options);
   remember_model(model.info());

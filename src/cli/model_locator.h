@@ -13,6 +13,9 @@ namespace ctxzip::cli {
 // Error{kNotFound} that says how to get the model.
 std::string model_path(const std::optional<std::string>& given);
 
+// The catalogue's name of an installed model, else its own.
+std::string model_label(const ModelInfo& info);
+
 // Model::load, remembered in the index.
 Model load_model(const std::string& path, const ModelOptions& options = {});
 

@@ -19,21 +19,7 @@ constexpr double kRateAfterSeconds = 0.3;
 constexpr int kLabelWidth = 9;
 
 std::string amount(ProgressUnit unit, int64_t n) {
-  switch (unit) {
-    case ProgressUnit::kBytes:
-      return format_bytes(n);
-    case ProgressUnit::kAnswers:
-      return format_count(n) + " answers";
-    case ProgressUnit::kTokens:
-      break;
-  }
-  return format_count(n) + " tokens";
-}
-
-// "1,204 tokens/s"; slow units have no whole number a second.
-std::string speed(const ProgressState& state, double per_second) {
-  if (state.unit == ProgressUnit::kAnswers) return fmt::format("{:.1f} answers/s", per_second);
-  return fmt::format("{}/s", amount(state.unit, static_cast<int64_t>(per_second)));
+  return unit == ProgressUnit::kBytes ? format_bytes(n) : format_count(n) + " tokens";
 }
 
 double rate(const ProgressState& state) {
@@ -50,7 +36,9 @@ std::string progress_line(const ProgressState& state, int columns) {
   std::string figures = fmt::format(" {:>3.0f}%", share * 100);
   if (state.elapsed_s >= kRateAfterSeconds && state.done > 0) {
     const double per_second = rate(state);
-    figures += "  " + speed(state, per_second);
+    if (state.unit != ProgressUnit::kSteps) {
+      figures += fmt::format("  {}/s", amount(state.unit, static_cast<int64_t>(per_second)));
+    }
     if (state.total > state.done) {
       figures += fmt::format(
           "  {} left", format_seconds(static_cast<double>(state.total - state.done) / per_second));
@@ -69,9 +57,12 @@ std::string progress_line(const ProgressState& state, int columns) {
 }
 
 std::string finished_line(const ProgressState& state) {
-  return fmt::format("{:<{}} {} in {}, {}", state.label, kLabelWidth,
+  if (state.unit == ProgressUnit::kSteps) {
+    return fmt::format("{:<{}} {}", state.label, kLabelWidth, format_seconds(state.elapsed_s));
+  }
+  return fmt::format("{:<{}} {} in {}, {}/s", state.label, kLabelWidth,
                      amount(state.unit, state.done), format_seconds(state.elapsed_s),
-                     speed(state, rate(state)));
+                     amount(state.unit, static_cast<int64_t>(rate(state))));
 }
 
 ProgressBar::ProgressBar() : on_(is_terminal(STDERR_FILENO)) {}

@@ -9,7 +9,8 @@
 
 namespace ctxzip::cli {
 
-enum class ProgressUnit { kTokens, kBytes, kAnswers };
+// Steps take unequal times: they have no rate.
+enum class ProgressUnit { kTokens, kBytes, kSteps };
 
 struct ProgressState {
   std::string label;
@@ -21,7 +22,8 @@ struct ProgressState {
 
 // "score     [######........]  43%  1,204 tokens/s  12.0 s left", at most `columns` wide.
 std::string progress_line(const ProgressState& state, int columns);
-// "score     2,013 tokens in 3.1 s, 649 tokens/s": what stays on screen after a stage.
+// "score     2,013 tokens in 3.1 s, 649 tokens/s" (or "check     3.1 s" for steps): what stays on
+// screen after a stage.
 std::string finished_line(const ProgressState& state);
 
 // One line that is redrawn in place, and one line that stays for each finished label. Not

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <memory>
 
 #include "cli/command.h"
@@ -31,8 +29,8 @@ int run(const TextFlags& flags) {
     return kExitOk;
   }
   print_out(text);
-  // The prompt of the shell should not stick to the text; in a pipe the bytes stay exact.
-  if (isatty(STDOUT_FILENO) != 0 && !text.ends_with('\n')) print_out("\n");
+  // zip drops line ends at the end of a document; a text file has one.
+  print_out("\n");
   return kExitOk;
 }
 
@@ -40,9 +38,7 @@ int run(const TextFlags& flags) {
 
 Run add_text(CLI::App& app) {
   auto flags = std::make_shared<TextFlags>();
-  app.add_option("FILE", flags->file, "A file made by `ctxzip zip`")
-      ->required()
-      ->type_name("FILE.ctz");
+  add_ctz_file(app, flags->file);
   add_model_options(app, flags->model, "the one that the file was made with");
   add_output_options(app, flags->output);
   app.footer(

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <limits>
 #include <memory>
 
 #include "cli/arguments.h"
@@ -32,10 +31,11 @@ struct ZipFlags {
   OutputOptions output;
   ModelFlags model;
   ZipOptions zip;
+  std::vector<CLI::Option*> budget_flags;
 };
 
-void add_budget_flags(CLI::App& app, Budget& budget) {
-  const std::vector<CLI::Option*> flags{
+void add_budget_flags(CLI::App& app, Budget& budget, std::vector<CLI::Option*>& flags) {
+  flags = {
       add_real(
           app, "-r,--ratio", {.max = 1, .min_excluded = true}, [&](double x) { budget.ratio = x; },
           "Share of the cache to keep (default: 0.3)"),
@@ -49,12 +49,7 @@ void add_budget_flags(CLI::App& app, Budget& budget) {
           app, "--quality", {}, [&](double x) { budget.quality = x; },
           "Keep as little as loses at most this, in nats per token"),
   };
-  for (CLI::Option* const flag : flags) {
-    flag->group("Budget, one of");
-    for (CLI::Option* const other : flags) {
-      if (other != flag) flag->excludes(other);
-    }
-  }
+  for (CLI::Option* const flag : flags) flag->group("Budget, one of");
 }
 
 void add_method_flags(CLI::App& app, ZipOptions& zip) {
@@ -91,6 +86,20 @@ void add_method_flags(CLI::App& app, ZipOptions& zip) {
       ->group(kGroup);
 }
 
+// What the flags say only together.
+void check_flags(const ZipFlags& flags) {
+  std::string budgets;
+  int n_budgets = 0;
+  for (const CLI::Option* const flag : flags.budget_flags) {
+    if (flag->count() == 0) continue;
+    budgets += (n_budgets++ > 0 ? " and --" : "--") + flag->get_lnames().front();
+  }
+  if (n_budgets > 1) throw CLI::ValidationError(budgets, "only one budget can be given");
+  if (flags.zip.budget.quality && !flags.zip.self_check) {
+    throw CLI::ValidationError("--no-check", "--quality needs the check");
+  }
+}
+
 // Where the result goes; finds out before the work what could stop it from being written.
 std::string output_path(const ZipFlags& flags) {
   const std::string& first = flags.inputs.front();
@@ -119,14 +128,27 @@ void print_result(const ZipResult& result, bool json) {
   print_out(zip_table(result));
 }
 
+void show_progress(ProgressBar& bar, Stage stage, int64_t done, int64_t total) {
+  switch (stage) {
+    case Stage::kPrefill:
+    case Stage::kScore:
+      return bar.update(stage_name(stage), ProgressUnit::kTokens, done, total);
+    case Stage::kCheck:
+      return bar.update(stage_name(stage), ProgressUnit::kSteps, done, total);
+    case Stage::kLoad:
+    case Stage::kCompact:
+    case Stage::kWrite:
+      return;  // over before a bar could be read
+  }
+}
+
 // The zip itself; notices are printed at once and kept.
 Context run_zip(const Model& model, const std::string& text, ZipFlags& flags,
                 const std::string& out, ProgressBar& bar) {
   const InterruptScope interrupt;
   flags.zip.cancel = interrupt.token();
   flags.zip.progress = [&bar](Stage stage, int64_t done, int64_t total) {
-    bar.update(stage_name(stage),
-               stage == Stage::kWrite ? ProgressUnit::kBytes : ProgressUnit::kTokens, done, total);
+    show_progress(bar, stage, done, total);
   };
   Context context = zip(model, text, flags.zip);
   bar.finish();
@@ -136,12 +158,10 @@ Context run_zip(const Model& model, const std::string& text, ZipFlags& flags,
 }
 
 int run(ZipFlags& flags) {
-  if (flags.zip.budget.quality && !flags.zip.self_check) {
-    throw CLI::ValidationError("--no-check", "--quality needs the check");
-  }
+  check_flags(flags);
   const std::string out = output_path(flags);
-  const std::string path = model_path(flags.model.model);
   const std::string text = read_texts(flags.inputs);
+  const std::string path = model_path(flags.model.model);
   ProgressBar bar;
   ZipResult result{.file = out, .model_path = path, .default_model = !flags.model.model};
   flags.zip.notice = [&](LogLevel, std::string_view message) {
@@ -151,7 +171,9 @@ int run(ZipFlags& flags) {
   };
   bar.status("loading the model");
   const Model model = load_model(path, flags.model.load);
-  const ZipEstimate estimate = estimate_zip(model, text, flags.zip);
+  ZipOptions silent = flags.zip;
+  silent.notice = {};  // the zip itself brings the notices
+  const ZipEstimate estimate = estimate_zip(model, text, silent);
   const double seconds = estimated_seconds(estimate, model, flags.model.load.n_threads);
   bar.clear();
   if (is_terminal(STDERR_FILENO)) {
@@ -162,6 +184,7 @@ int run(ZipFlags& flags) {
   result.report = context.report();
   result.file_bytes = static_cast<int64_t>(fs::file_size(out));
   result.model_name = model.info().name;
+  result.model_label = model_label(model.info());
   result.model_fingerprint = model.info().fingerprint;
   learn_speed(estimate, result.report, model, flags.model.load.n_threads);
   print_result(result, flags.output.json);
@@ -172,19 +195,19 @@ int run(ZipFlags& flags) {
 
 Run add_zip(CLI::App& app) {
   auto flags = std::make_shared<ZipFlags>();
-  app.add_option("FILE", flags->inputs, "Texts, joined by an empty line; - is standard input")
-      ->required()
-      ->type_name("")
-      ->allow_extra_args(false)
-      ->expected(1, std::numeric_limits<int>::max());
-  app.add_option("-o,--output", flags->out,
-                 "The file to write (default: the first text's name + .ctz, in this folder)")
+  ZipFlags* const f = flags.get();
+  add_texts(app, "FILE", flags->inputs, "Texts, joined by an empty line; - is standard input")
+      ->required();
+  add_text(
+      app, "-o,--output", [f](std::string path) { f->out = std::move(path); },
+      "The file to write (default: the first text's name + .ctz, in this folder)")
       ->type_name("OUT.ctz");
   add_model_options(app, flags->model, std::string(default_model().name));
-  add_budget_flags(app, flags->zip.budget);
+  add_budget_flags(app, flags->zip.budget, flags->budget_flags);
   add_method_flags(app, flags->zip);
-  app.add_option("--system", flags->zip.system, "System prompt (default: the model's own)")
-      ->type_name("TEXT");
+  add_text(
+      app, "--system", [f](std::string text) { f->zip.system = std::move(text); },
+      "System prompt (default: the model's own)");
   app.add_flag("--allow-long", flags->zip.allow_long,
                "Go past the length that the model was trained for");
   add_output_options(app, flags->output);

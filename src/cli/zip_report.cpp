@@ -45,7 +45,7 @@ std::string zip_table(const ZipResult& result) {
   const ZipReport& report = result.report;
   std::string table = result.file + "\n";
   table += row("model",
-               result.model_name + (result.default_model ? " (the default; -m for another)" : ""));
+               result.model_label + (result.default_model ? " (the default; -m for another)" : ""));
   table +=
       row("tokens", fmt::format("{} + {} of the prompt's head", format_count(report.context_tokens),
                                 format_count(report.prefix_tokens)));

@@ -13,7 +13,8 @@ namespace ctxzip::cli {
 struct ZipResult {
   std::string file;
   int64_t file_bytes = 0;
-  std::string model_name = {};
+  std::string model_name = {};   // general.name of the model
+  std::string model_label = {};  // what a person calls it
   std::string model_path;
   bool default_model = false;
   std::string model_fingerprint = {};

@@ -7,8 +7,8 @@ namespace ctxzip {
 namespace {
 
 struct Sequence {
-  size_t n_bytes;   // well-formed bytes from here on, at least 1
-  bool complete;    // a whole character
+  size_t n_bytes;  // well-formed bytes from here on, at least 1
+  bool complete;   // a whole character
   bool more_could_help;
 };
 

@@ -27,7 +27,8 @@ HeadCounts head_counts_of(const KeepSet& kept) {
 
 Context bind(const Model& model, CtzFile file, const std::string& name) {
   if (const auto difference = first_difference(file.meta.model, model.state()->fingerprint)) {
-    fail(ErrorKind::kMismatch, "{} was made with another model ('{}'): {}", name, file.meta.model_name, *difference);
+    fail(ErrorKind::kMismatch, "{} was made with another model ('{}'): {}", name,
+         file.meta.model_name, *difference);
   }
   const ZipReport report = describe_context(file.meta, file.rows);
   return Context(std::make_shared<const detail::ContextState>(
@@ -55,7 +56,9 @@ ZipReport describe_context(const CtzMeta& meta, const ZippedRows& rows) {
   return report;
 }
 
-Context Context::open(const Model& model, const std::string& path) { return bind(model, read_ctz(path), path); }
+Context Context::open(const Model& model, const std::string& path) {
+  return bind(model, read_ctz(path), path);
+}
 
 Context Context::open(const Model& model, std::span<const std::byte> bytes) {
   return bind(model, read_ctz(std::vector<std::byte>(bytes.begin(), bytes.end())), "the buffer");
@@ -73,20 +76,23 @@ Context Context::open(const Model& model, std::istream& in) {
 }
 
 void Context::save(const std::string& path) const {
-  write_file_atomically(path, [&](const WriteFn& sink) { write_ctz(state_->meta, state_->rows, sink); });
+  write_file_atomically(path,
+                        [&](const WriteFn& sink) { write_ctz(state_->meta, state_->rows, sink); });
 }
 
 std::vector<std::byte> Context::save() const {
   std::vector<std::byte> bytes;
   bytes.reserve(static_cast<size_t>(ctz_bytes(state_->meta, state_->rows)));
-  write_ctz(state_->meta, state_->rows,
-            [&](std::span<const std::byte> part) { bytes.insert(bytes.end(), part.begin(), part.end()); });
+  write_ctz(state_->meta, state_->rows, [&](std::span<const std::byte> part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  });
   return bytes;
 }
 
 void Context::save(std::ostream& out) const {
   write_ctz(state_->meta, state_->rows, [&](std::span<const std::byte> part) {
-    out.write(reinterpret_cast<const char*>(part.data()), static_cast<std::streamsize>(part.size()));
+    out.write(reinterpret_cast<const char*>(part.data()),
+              static_cast<std::streamsize>(part.size()));
     if (!out) fail(ErrorKind::kIo, "writing a zipped context to a stream failed");
   });
 }

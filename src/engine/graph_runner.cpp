@@ -55,7 +55,8 @@ struct GraphRunner::Prepared {
   int64_t key = 0;
 };
 
-GraphRunner::GraphRunner(const detail::ModelState& model) : model_(model), backend_(ggml_backend_cpu_init()) {
+GraphRunner::GraphRunner(const detail::ModelState& model)
+    : model_(model), backend_(ggml_backend_cpu_init()) {
   if (!backend_) fail(ErrorKind::kOutOfMemory, "the CPU backend could not be started");
   ggml_backend_cpu_set_n_threads(backend_.get(), model.options.n_threads);
   allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend_.get())));
@@ -64,16 +65,18 @@ GraphRunner::GraphRunner(const detail::ModelState& model) : model_(model), backe
 GraphRunner::~GraphRunner() = default;
 
 void GraphRunner::prepare(const Batch& batch, AttentionSeam& seam, int64_t graph_key) {
-  if (prepared_ && prepared_->n_tokens == batch.tokens.size() && prepared_->n_outputs == batch.output_rows.size() &&
-      prepared_->seam == seam.serial() && prepared_->key == graph_key) {
+  if (prepared_ && prepared_->n_tokens == batch.tokens.size() &&
+      prepared_->n_outputs == batch.output_rows.size() && prepared_->seam == seam.serial() &&
+      prepared_->key == graph_key) {
     return;
   }
   prepared_.reset();
   auto next = std::make_unique<Prepared>();
   const size_t n_nodes = graph_nodes(model_.hp);
-  next->context.reset(ggml_init({.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
-                                 .mem_buffer = nullptr,
-                                 .no_alloc = true}));
+  next->context.reset(ggml_init(
+      {.mem_size = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false),
+       .mem_buffer = nullptr,
+       .no_alloc = true}));
   if (!next->context) fail(ErrorKind::kOutOfMemory, "no memory for a graph of {} nodes", n_nodes);
   ggml_context* context = next->context.get();
   next->graph = ggml_new_graph_custom(context, n_nodes, false);
@@ -85,10 +88,12 @@ void GraphRunner::prepare(const Batch& batch, AttentionSeam& seam, int64_t graph
   next->inputs.tokens = input(batch.tokens.size());
   next->inputs.positions = input(batch.tokens.size());
   if (!batch.output_rows.empty()) next->inputs.output_rows = input(batch.output_rows.size());
-  next->logits = model_.architecture.build(model_.hp, model_.weights, context, next->graph, next->inputs, seam);
+  next->logits = model_.architecture.build(model_.hp, model_.weights, context, next->graph,
+                                           next->inputs, seam);
   if (next->logits != nullptr) ggml_set_output(next->logits);
   if (!ggml_gallocr_alloc_graph(allocator_.get(), next->graph)) {
-    fail(ErrorKind::kOutOfMemory, "no memory for the activations of {} tokens", batch.tokens.size());
+    fail(ErrorKind::kOutOfMemory, "no memory for the activations of {} tokens",
+         batch.tokens.size());
   }
   next->n_tokens = batch.tokens.size();
   next->n_outputs = batch.output_rows.size();
@@ -102,17 +107,21 @@ std::span<const float> GraphRunner::run(const Batch& batch, AttentionSeam& seam,
   CHECK(!batch.tokens.empty());
   for (const Token token : batch.tokens) {
     if (token < 0 || token >= model_.hp.n_vocab) {
-      fail(ErrorKind::kInvalidArgument, "token id {} is outside the vocabulary of {}", token, model_.hp.n_vocab);
+      fail(ErrorKind::kInvalidArgument, "token id {} is outside the vocabulary of {}", token,
+           model_.hp.n_vocab);
     }
   }
   const std::lock_guard lock(compute_lock());
   prepare(batch, seam, graph_key);
   std::vector<int32_t> positions(batch.tokens.size());
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(batch.first_position));
-  ggml_backend_tensor_set(prepared_->inputs.tokens, batch.tokens.data(), 0, batch.tokens.size_bytes());
-  ggml_backend_tensor_set(prepared_->inputs.positions, positions.data(), 0, positions.size() * sizeof(int32_t));
+  ggml_backend_tensor_set(prepared_->inputs.tokens, batch.tokens.data(), 0,
+                          batch.tokens.size_bytes());
+  ggml_backend_tensor_set(prepared_->inputs.positions, positions.data(), 0,
+                          positions.size() * sizeof(int32_t));
   if (prepared_->inputs.output_rows != nullptr) {
-    ggml_backend_tensor_set(prepared_->inputs.output_rows, batch.output_rows.data(), 0, batch.output_rows.size_bytes());
+    ggml_backend_tensor_set(prepared_->inputs.output_rows, batch.output_rows.data(), 0,
+                            batch.output_rows.size_bytes());
   }
   RunWatch watch{.control = control, .n_nodes = ggml_graph_n_nodes(prepared_->graph)};
   ggml_backend_cpu_set_abort_callback(backend_.get(), RunWatch::stop, &watch);
@@ -125,7 +134,8 @@ std::span<const float> GraphRunner::run(const Batch& batch, AttentionSeam& seam,
          ggml_status_to_string(status));
   }
   if (prepared_->logits == nullptr) return {};
-  return {static_cast<const float*>(prepared_->logits->data), batch.output_rows.size() * static_cast<size_t>(model_.hp.n_vocab)};
+  return {static_cast<const float*>(prepared_->logits->data),
+          batch.output_rows.size() * static_cast<size_t>(model_.hp.n_vocab)};
 }
 
 KvShape kv_shape(const detail::ModelState& model) {

@@ -19,7 +19,8 @@ namespace ctxzip {
 struct Batch {
   std::span<const Token> tokens;
   int64_t first_position = 0;
-  // Tokens (ascending) whose logits are wanted; none: the pass stops after the last layer's attention.
+  // Tokens (ascending) whose logits are wanted; none: the pass stops after the last layer's
+  // attention.
   std::span<const int32_t> output_rows;
 };
 
@@ -30,8 +31,8 @@ struct RunControl {
   std::function<void(double)> on_fraction = {};
 };
 
-// Owns graph memory. Not thread-safe; runs of all runners take turns (one compute lock per process).
-// The model must outlive it.
+// Owns graph memory. Not thread-safe; runs of all runners take turns (one compute lock per
+// process). The model must outlive it.
 class GraphRunner {
  public:
   explicit GraphRunner(const detail::ModelState& model);
@@ -39,9 +40,9 @@ class GraphRunner {
   GraphRunner(const GraphRunner&) = delete;
   GraphRunner& operator=(const GraphRunner&) = delete;
 
-  // Returns the logits (n_outputs, n_vocab), valid until the next run. A graph of the same shape with
-  // the same `seam` and `graph_key` is reused. Throws Error: kOutOfMemory, kCancelled (the cache may
-  // hold part of the batch's rows beyond its n_rows then).
+  // Returns the logits (n_outputs, n_vocab), valid until the next run. A graph of the same shape
+  // with the same `seam` and `graph_key` is reused. Throws Error: kOutOfMemory, kCancelled (the
+  // cache may hold part of the batch's rows beyond its n_rows then).
   std::span<const float> run(const Batch& batch, AttentionSeam& seam, int64_t graph_key,
                              const RunControl& control);
 

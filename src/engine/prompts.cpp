@@ -3,9 +3,12 @@
 namespace ctxzip {
 namespace {
 
-RepeatPrompts encode(const Tokenizer& tokenizer, const PromptLayout& layout, const char* first, const char* later) {
+RepeatPrompts encode(const Tokenizer& tokenizer, const PromptLayout& layout, const char* first,
+                     const char* later) {
   if (!tokenizer.has_text()) return {};
-  return {.first = tokenizer.encode_plain(first), .later = tokenizer.encode_plain(later), .turn = layout.turn};
+  return {.first = tokenizer.encode_plain(first),
+          .later = tokenizer.encode_plain(later),
+          .turn = layout.turn};
 }
 
 }  // namespace

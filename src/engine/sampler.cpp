@@ -35,9 +35,11 @@ Sampler::Sampler(const SamplingOptions& options) {
 }
 
 Token Sampler::pick(std::span<const float> logits) {
-  if (!chain_) return static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  if (!chain_)
+    return static_cast<Token>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   candidates_.resize(logits.size());
-  for (size_t id = 0; id < logits.size(); ++id) candidates_[id] = {static_cast<llama_token>(id), logits[id], 0};
+  for (size_t id = 0; id < logits.size(); ++id)
+    candidates_[id] = {static_cast<llama_token>(id), logits[id], 0};
   llama_token_data_array array = {candidates_.data(), candidates_.size(), -1, false};
   llama_sampler_apply(chain_.get(), &array);
   CHECK(array.selected >= 0 && static_cast<size_t>(array.selected) < array.size);

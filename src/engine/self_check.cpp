@@ -28,7 +28,8 @@ Probe repeat_probe(const RepeatPrompts& prompts, const std::vector<Token>& conte
 }
 
 bool ends_sentence(const std::string& piece) {
-  return !piece.empty() && (piece.ends_with('.') || piece.ends_with('!') || piece.ends_with('?') || piece.ends_with('\n'));
+  return !piece.empty() && (piece.ends_with('.') || piece.ends_with('!') || piece.ends_with('?') ||
+                            piece.ends_with('\n'));
 }
 
 // The first whole sentence of a fit length after `from`, its second half to be predicted.
@@ -76,13 +77,15 @@ SelfCheckProbes self_check_probes(const Tokenizer& tokenizer, const PromptLayout
     probes.reconstruction.push_back(repeat_probe(prompts, context, begin));
     probes.held_out.push_back(repeat_probe(others, context, shifted));
     if (!tokenizer.has_text()) continue;
-    if (auto cloze = cloze_probe(tokenizer, layout, context, shifted)) probes.held_out.push_back(std::move(*cloze));
+    if (auto cloze = cloze_probe(tokenizer, layout, context, shifted))
+      probes.held_out.push_back(std::move(*cloze));
   }
   return probes;
 }
 
-double mean_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past, int64_t first_position,
-                const std::vector<Probe>& probes, const CancelToken* cancel) {
+double mean_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
+                int64_t first_position, const std::vector<Probe>& probes,
+                const CancelToken* cancel) {
   size_t longest = 1;
   for (const Probe& probe : probes) longest = std::max(longest, probe.input.size());
   KvShape own_shape = kv_shape(model);
@@ -100,7 +103,8 @@ double mean_nll(const detail::ModelState& model, GraphRunner& runner, const Segm
     std::vector<int32_t> rows(probe.input.size() - static_cast<size_t>(first));
     if (rows.empty()) continue;
     std::iota(rows.begin(), rows.end(), static_cast<int32_t>(first - 1));
-    const auto logits = runner.run({probe.input, first_position, rows}, attention, 0, {.cancel = cancel});
+    const auto logits =
+        runner.run({probe.input, first_position, rows}, attention, 0, {.cancel = cancel});
     for (size_t row = 0; row < rows.size(); ++row) {
       const Token next = probe.input[static_cast<size_t>(first) + row];
       sum += token_nll(logits.subspan(row * n_vocab, n_vocab), next);
@@ -110,9 +114,11 @@ double mean_nll(const detail::ModelState& model, GraphRunner& runner, const Segm
   return n_scored == 0 ? 0 : sum / static_cast<double>(n_scored);
 }
 
-SelfCheck run_self_check(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
-                         int64_t first_position, const SelfCheckProbes& probes, const CancelToken* cancel) {
-  return {.reconstruction = mean_nll(model, runner, past, first_position, probes.reconstruction, cancel),
+SelfCheck run_self_check(const detail::ModelState& model, GraphRunner& runner,
+                         const SegmentTable& past, int64_t first_position,
+                         const SelfCheckProbes& probes, const CancelToken* cancel) {
+  return {.reconstruction =
+              mean_nll(model, runner, past, first_position, probes.reconstruction, cancel),
           .held_out = mean_nll(model, runner, past, first_position, probes.held_out, cancel)};
 }
 

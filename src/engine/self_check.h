@@ -36,14 +36,16 @@ SelfCheckProbes self_check_probes(const Tokenizer& tokenizer, const PromptLayout
 
 // Mean negative log-likelihood of the scored tokens, nats per token. `past` is what the model
 // remembers; passes start at `first_position`. 0 probes give 0.
-double mean_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past, int64_t first_position,
-                const std::vector<Probe>& probes, const CancelToken* cancel);
+double mean_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
+                int64_t first_position, const std::vector<Probe>& probes,
+                const CancelToken* cancel);
 
 struct SelfCheck {
   double reconstruction = 0;
   double held_out = 0;
 };
-SelfCheck run_self_check(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
-                         int64_t first_position, const SelfCheckProbes& probes, const CancelToken* cancel);
+SelfCheck run_self_check(const detail::ModelState& model, GraphRunner& runner,
+                         const SegmentTable& past, int64_t first_position,
+                         const SelfCheckProbes& probes, const CancelToken* cancel);
 
 }  // namespace ctxzip

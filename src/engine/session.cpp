@@ -31,10 +31,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 std::string_view stop_reason_name(StopReason reason) {
   switch (reason) {
-    case StopReason::kEnd: return "end";
-    case StopReason::kLength: return "length";
-    case StopReason::kStopString: return "stop_string";
-    case StopReason::kCancelled: return "cancelled";
+    case StopReason::kEnd:
+      return "end";
+    case StopReason::kLength:
+      return "length";
+    case StopReason::kStopString:
+      return "stop_string";
+    case StopReason::kCancelled:
+      return "cancelled";
   }
   return "unknown";
 }
@@ -71,10 +75,12 @@ struct SessionState {
   std::span<const float> feed(std::span<const Token> tokens, const CancelToken* cancel);
   std::vector<Token> prompt_of(std::string_view text, bool later_turn, bool think) const;
   Answer generate(const std::vector<Token>& prompt, const AskOptions& options);
-  void decode(std::span<const float> logits, const AskOptions& options, TextStream& stream, Answer& answer);
+  void decode(std::span<const float> logits, const AskOptions& options, TextStream& stream,
+              Answer& answer);
 };
 
-std::span<const float> SessionState::feed(std::span<const Token> tokens, const CancelToken* cancel) {
+std::span<const float> SessionState::feed(std::span<const Token> tokens,
+                                          const CancelToken* cancel) {
   std::span<const float> logits;
   while (!tokens.empty()) {
     const size_t n = std::min<size_t>(tokens.size(), kPromptBatch);
@@ -91,7 +97,8 @@ std::span<const float> SessionState::feed(std::span<const Token> tokens, const C
   return logits;
 }
 
-std::vector<Token> SessionState::prompt_of(std::string_view text, bool later_turn, bool think) const {
+std::vector<Token> SessionState::prompt_of(std::string_view text, bool later_turn,
+                                           bool think) const {
   const CtzMeta& meta = context->meta;
   std::vector<Token> tokens = later_turn ? meta.next_turn_tokens : meta.question_tokens;
   if (model.tokenizer.has_text()) {
@@ -101,12 +108,13 @@ std::vector<Token> SessionState::prompt_of(std::string_view text, bool later_tur
   // The stored turn is rendered without thinking; asking for it is the one reason to render anew.
   const auto turn = think ? model.tokenizer.layout(std::nullopt, true).turn : meta.turn_tokens;
   tokens.insert(tokens.end(), turn.begin(), turn.end());
-  if (tokens.empty()) fail(ErrorKind::kInvalidArgument, "the question is empty and the model has no template");
+  if (tokens.empty())
+    fail(ErrorKind::kInvalidArgument, "the question is empty and the model has no template");
   return tokens;
 }
 
-void SessionState::decode(std::span<const float> logits, const AskOptions& options, TextStream& stream,
-                          Answer& answer) {
+void SessionState::decode(std::span<const float> logits, const AskOptions& options,
+                          TextStream& stream, Answer& answer) {
   Sampler sampler(options.sampling);
   answer.stop_reason = StopReason::kLength;
   while (answer.output_tokens < options.max_tokens) {
@@ -143,7 +151,8 @@ Answer SessionState::generate(const std::vector<Token>& prompt, const AskOptions
   const int64_t room = tail.capacity() - tail.n_rows();
   const int64_t n_prompt = static_cast<int64_t>(prompt.size());
   if (n_prompt > room) {
-    fail(ErrorKind::kTooLong, "the prompt has {} tokens, but only {} fit after a context of {} and {} tokens of turns",
+    fail(ErrorKind::kTooLong,
+         "the prompt has {} tokens, but only {} fit after a context of {} and {} tokens of turns",
          n_prompt, room, context->rows.n_positions(), tail.n_rows());
   }
   Answer answer;
@@ -168,7 +177,8 @@ Answer SessionState::generate(const std::vector<Token>& prompt, const AskOptions
 
 }  // namespace detail
 
-Session::Session(const Context& context) : state_(std::make_unique<detail::SessionState>(context)) {}
+Session::Session(const Context& context)
+    : state_(std::make_unique<detail::SessionState>(context)) {}
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
 Session::~Session() = default;
@@ -176,7 +186,8 @@ Session::~Session() = default;
 Answer Session::ask(std::string_view question, const AskOptions& options) {
   detail::SessionState& state = *state_;
   if (state.tail.n_rows() > 0) {
-    fail(ErrorKind::kInvalidArgument, "this session holds a chat of {} tokens: reset it, or ask in another session",
+    fail(ErrorKind::kInvalidArgument,
+         "this session holds a chat of {} tokens: reset it, or ask in another session",
          state.tail.n_rows());
   }
   const std::vector<Token> prompt = state.prompt_of(question, false, options.think);

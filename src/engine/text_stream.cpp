@@ -17,7 +17,8 @@ size_t overlap(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-TextStream::TextStream(std::vector<std::string> stop_strings, std::function<bool(std::string_view)> emit)
+TextStream::TextStream(std::vector<std::string> stop_strings,
+                       std::function<bool(std::string_view)> emit)
     : stop_strings_(std::move(stop_strings)), emit_(std::move(emit)) {
   std::erase_if(stop_strings_, [](const std::string& stop) { return stop.empty(); });
 }

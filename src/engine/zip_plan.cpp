@@ -16,24 +16,28 @@ void notice(const ZipOptions& options, std::string_view text) {
 
 void check_options(const ZipOptions& options) {
   const Budget& budget = options.budget;
-  const int n_budgets = budget.ratio.has_value() + budget.keep_tokens.has_value() + budget.size_bytes.has_value() +
-                        budget.quality.has_value();
+  const int n_budgets = budget.ratio.has_value() + budget.keep_tokens.has_value() +
+                        budget.size_bytes.has_value() + budget.quality.has_value();
   if (n_budgets > 1) {
-    fail(ErrorKind::kInvalidArgument, "{} budgets are set: expected one of ratio, keep, size, quality", n_budgets);
+    fail(ErrorKind::kInvalidArgument,
+         "{} budgets are set: expected one of ratio, keep, size, quality", n_budgets);
   }
   if (budget.ratio && !(*budget.ratio > 0 && *budget.ratio <= 1)) {
-    fail(ErrorKind::kInvalidArgument, "a ratio of {}: expected more than 0 and at most 1", *budget.ratio);
+    fail(ErrorKind::kInvalidArgument, "a ratio of {}: expected more than 0 and at most 1",
+         *budget.ratio);
   }
   if (budget.quality && !(*budget.quality >= 0 && *budget.quality <= 100)) {
-    fail(ErrorKind::kInvalidArgument, "a quality of {}: expected 0 to 100 nats per token", *budget.quality);
+    fail(ErrorKind::kInvalidArgument, "a quality of {}: expected 0 to 100 nats per token",
+         *budget.quality);
   }
   if (options.chunk_tokens < 1 || options.batch_tokens < 1) {
-    fail(ErrorKind::kInvalidArgument, "chunks of {} and batches of {} tokens: expected at least 1", options.chunk_tokens,
-         options.batch_tokens);
+    fail(ErrorKind::kInvalidArgument, "chunks of {} and batches of {} tokens: expected at least 1",
+         options.chunk_tokens, options.batch_tokens);
   }
 }
 
-// The passes start at the end of the context, so context, prompt and chunk share the trained length.
+// The passes start at the end of the context, so context, prompt and chunk share the trained
+// length.
 int64_t fit_chunk(const detail::ModelState& model, const ZipPlan& plan, const ZipOptions& options) {
   const int64_t n_train = model.hp.n_ctx_train;
   const int64_t wanted = std::min(options.chunk_tokens, plan.n_context());
@@ -42,24 +46,30 @@ int64_t fit_chunk(const detail::ModelState& model, const ZipPlan& plan, const Zi
   if (room >= wanted || options.allow_long) return wanted;
   if (room < kShortestChunk) {
     fail(ErrorKind::kTooLong,
-         "the text has {} tokens ({} with the prompt's head) and the model is trained for {}: scoring needs {} more; "
+         "the text has {} tokens ({} with the prompt's head) and the model is trained for {}: "
+         "scoring needs {} more; "
          "split the text, or allow going past the trained length (--allow-long)",
          plan.n_context(), plan.n_positions(), n_train, kShortestChunk + prompt);
   }
-  notice(options, fmt::format("chunks of {} tokens instead of {}: the trained length of {} leaves no more room", room,
-                              wanted, n_train));
+  notice(
+      options,
+      fmt::format("chunks of {} tokens instead of {}: the trained length of {} leaves no more room",
+                  room, wanted, n_train));
   return room;
 }
 
 }  // namespace
 
-ZipPlan plan_zip(const detail::ModelState& model, std::string_view text, const ZipOptions& options) {
+ZipPlan plan_zip(const detail::ModelState& model, std::string_view text,
+                 const ZipOptions& options) {
   check_options(options);
   const DocumentText document = normalise_document(text);
   if (document.n_replaced > 0) {
-    notice(options, fmt::format("{} invalid UTF-8 sequences were replaced by U+FFFD", document.n_replaced));
+    notice(options,
+           fmt::format("{} invalid UTF-8 sequences were replaced by U+FFFD", document.n_replaced));
   }
-  if (document.text.empty()) fail(ErrorKind::kInvalidArgument, "the text is empty: there is nothing to zip");
+  if (document.text.empty())
+    fail(ErrorKind::kInvalidArgument, "the text is empty: there is nothing to zip");
   return plan_zip(model, model.tokenizer.layout(options.system, /*think=*/false),
                   model.tokenizer.encode_plain(document.text), options);
 }
@@ -67,7 +77,8 @@ ZipPlan plan_zip(const detail::ModelState& model, std::string_view text, const Z
 ZipPlan plan_zip(const detail::ModelState& model, PromptLayout layout, std::vector<Token> context,
                  const ZipOptions& options) {
   check_options(options);
-  if (context.empty()) fail(ErrorKind::kInvalidArgument, "the context has no tokens: there is nothing to zip");
+  if (context.empty())
+    fail(ErrorKind::kInvalidArgument, "the context has no tokens: there is nothing to zip");
   ZipPlan plan{.layout = std::move(layout), .context = std::move(context)};
   plan.chunk_tokens = fit_chunk(model, plan, options);
   plan.too_short = plan.n_context() < kShortestCompressed;

@@ -19,8 +19,11 @@ constexpr int kQualitySteps = 7;  // of a bisection over the share kept: within 
 // Adds the time until it ends to `seconds`.
 class Stopwatch {
  public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  explicit Stopwatch(double& seconds)
+      : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
@@ -32,10 +35,14 @@ class Stopwatch {
 const char* name_of(Method method) { return method == Method::kKvzip ? "kvzip" : "random"; }
 
 const char* name_of(Allocation allocation) {
-  return allocation == Allocation::kGlobal ? "global" : allocation == Allocation::kLayer ? "layer" : "uniform";
+  return allocation == Allocation::kGlobal  ? "global"
+         : allocation == Allocation::kLayer ? "layer"
+                                            : "uniform";
 }
 
-const char* name_of(ReconAttention attention) { return attention == ReconAttention::kFull ? "full" : "local"; }
+const char* name_of(ReconAttention attention) {
+  return attention == ReconAttention::kFull ? "full" : "local";
+}
 
 }  // namespace
 
@@ -67,7 +74,8 @@ void Zipper::prefill() {
     const int64_t n = std::min(options_.batch_tokens, n_tokens - first);
     attention.set_target({.cache = &full_, .first_row = first});
     const auto part = std::span(tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(n));
-    runner_->run({part, first, {}}, attention, attention.own_row_capacity(), {.cancel = options_.cancel});
+    runner_->run({part, first, {}}, attention, attention.own_row_capacity(),
+                 {.cancel = options_.cancel});
     full_.extend(n);
     report_progress(Stage::kPrefill, full_.n_rows(), n_tokens);
   }
@@ -96,14 +104,18 @@ void Zipper::score_by_reconstruction(Scores& scores) {
   own_shape.n_layer = 1;
   DenseCache own(own_shape, plan_.chunk_tokens + longest_prompt(prompts));
   report_progress(Stage::kScore, 0, plan_.n_context());
-  for (const ReconstructionPass& pass : plan_reconstruction(prompts, plan_.context, plan_.chunk_tokens)) {
-    const PassAttention over = pass_attention(full_, plan_.n_prefix(), pass, options_.recon_attention, scores);
+  for (const ReconstructionPass& pass :
+       plan_reconstruction(prompts, plan_.context, plan_.chunk_tokens)) {
+    const PassAttention over =
+        pass_attention(full_, plan_.n_prefix(), pass, options_.recon_attention, scores);
     CacheAttention attention(attention_setup(state()), over.past, over.own_place, &over.sink);
     attention.set_target({.cache = &own, .first_row = 0, .one_layer = true});
-    const RunControl control = {.cancel = options_.cancel, .on_fraction = [&](double share) {
-                                  const auto done = static_cast<int64_t>(share * static_cast<double>(pass.end - pass.begin));
-                                  report_progress(Stage::kScore, pass.begin + done, plan_.n_context());
-                                }};
+    const RunControl control = {
+        .cancel = options_.cancel, .on_fraction = [&](double share) {
+          const auto done =
+              static_cast<int64_t>(share * static_cast<double>(pass.end - pass.begin));
+          report_progress(Stage::kScore, pass.begin + done, plan_.n_context());
+        }};
     runner_->run({pass.input, plan_.n_positions(), {}}, attention, 0, control);
     report_progress(Stage::kScore, pass.end, plan_.n_context());
   }
@@ -114,7 +126,8 @@ const SelfCheck& Zipper::full_check() {
     const Stopwatch watch(check_s_);
     SegmentTable all(full_.shape());
     all.add(full_, 0, full_.n_rows());
-    full_check_ = run_self_check(state(), *runner_, all, plan_.n_positions(), probes_, options_.cancel);
+    full_check_ =
+        run_self_check(state(), *runner_, all, plan_.n_positions(), probes_, options_.cancel);
   }
   return *full_check_;
 }
@@ -123,8 +136,9 @@ KeepSet Zipper::select(Method method, const Budget& budget, Allocation allocatio
   const KvShape& shape = full_.shape();
   if (plan_.too_short) return keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
   if (budget.quality) return search_quality(method, *budget.quality, allocation);
-  const int64_t n_keep = pairs_for_budget(budget, shape.n_layer, shape.n_kv_head, plan_.n_context(), plan_.n_prefix(),
-                                          static_cast<int64_t>(shape.pair_size()));
+  const int64_t n_keep =
+      pairs_for_budget(budget, shape.n_layer, shape.n_kv_head, plan_.n_context(), plan_.n_prefix(),
+                       static_cast<int64_t>(shape.pair_size()));
   return select_pairs(scores(method), n_keep, allocation);
 }
 
@@ -144,7 +158,8 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
     KeepSet candidate = select_pairs(all_scores, std::max<int64_t>(1, middle), allocation);
     SegmentTable kept(full_.shape());
     kept.add(full_, plan_.n_prefix(), candidate);
-    const double nll = mean_nll(state(), *runner_, kept, plan_.n_positions(), probes_.reconstruction, options_.cancel);
+    const double nll = mean_nll(state(), *runner_, kept, plan_.n_positions(),
+                                probes_.reconstruction, options_.cancel);
     if (nll - base <= bound) {
       high = middle;
       best = std::move(candidate);
@@ -175,7 +190,8 @@ Context Zipper::finish(Method method, Allocation allocation, ZippedRows rows) {
     const Stopwatch watch(check_s_);
     SegmentTable kept(rows.shape);
     kept.add(rows);
-    const SelfCheck check = run_self_check(state(), *runner_, kept, plan_.n_positions(), probes_, options_.cancel);
+    const SelfCheck check =
+        run_self_check(state(), *runner_, kept, plan_.n_positions(), probes_, options_.cancel);
     meta.delta_nll = check.reconstruction - full_check_->reconstruction;
     meta.delta_nll_probe = check.held_out - full_check_->held_out;
   }

@@ -13,8 +13,8 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// What one context adds to a ratio of sums. For a mean: the scores' sum over the number of questions.
-// For relative performance: the sum under a method over the sum under the full cache.
+// What one context adds to a ratio of sums. For a mean: the scores' sum over the number of
+// questions. For relative performance: the sum under a method over the sum under the full cache.
 struct Share {
   double numerator = 0;
   double denominator = 0;

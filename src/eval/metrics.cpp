@@ -68,7 +68,8 @@ bool is_space(char32_t c) {
 // Non-ASCII marks that end a word: an article beside one is still an article.
 bool is_mark(char32_t c) {
   if (between(c, 0xa1, 0xbf)) {
-    const std::u32string_view alphanumeric = U"\u00aa\u00b2\u00b3\u00b5\u00b9\u00ba\u00bc\u00bd\u00be";
+    const std::u32string_view alphanumeric =
+        U"\u00aa\u00b2\u00b3\u00b5\u00b9\u00ba\u00bc\u00bd\u00be";
     return alphanumeric.find(c) == std::u32string_view::npos;
   }
   return c == 0xd7 || c == 0xf7 || between(c, 0x2010, 0x2027) || between(c, 0x2030, 0x205e) ||
@@ -140,7 +141,8 @@ double f1(const std::vector<std::string>& output, const std::vector<std::string>
 template <typename Score>
 double best(std::span<const std::string> answers, Score score) {
   double best = 0;
-  for (const std::string& answer : answers) best = std::max(best, static_cast<double>(score(answer)));
+  for (const std::string& answer : answers)
+    best = std::max(best, static_cast<double>(score(answer)));
   return best;
 }
 
@@ -175,7 +177,8 @@ double substring_match(std::string_view output, std::span<const std::string> ans
 
 double exact_match(std::string_view output, std::span<const std::string> answers) {
   const std::string normalised = normalise_answer(output);
-  return best(answers, [&](const std::string& answer) { return normalise_answer(answer) == normalised; });
+  return best(answers,
+              [&](const std::string& answer) { return normalise_answer(answer) == normalised; });
 }
 
 double token_f1(std::string_view output, std::span<const std::string> answers) {

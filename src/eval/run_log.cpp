@@ -39,7 +39,8 @@ std::string header_difference(const Json& in_file, const Json& now) {
   const auto describe = [&](const std::string& pointer) {
     // Members of an array are compared one by one, but only the whole array says much.
     const Json::json_pointer place(pointer);
-    const bool in_array = now.contains(place.parent_pointer()) && now.at(place.parent_pointer()).is_array();
+    const bool in_array =
+        now.contains(place.parent_pointer()) && now.at(place.parent_pointer()).is_array();
     const auto shown_place = in_array ? place.parent_pointer() : place;
     const auto text = [&](const Json& json) {
       return json.contains(shown_place) ? to_line(json.at(shown_place)) : std::string("missing");
@@ -137,8 +138,8 @@ void RunLog::check_header(const std::string& line, const Json& header) const {
   }
   const std::string difference = header_difference(found, header);
   if (!difference.empty()) {
-    fail(ErrorKind::kMismatch, "{}: is the log of another run ({}): use the same options, or {}", path_,
-         difference, kOtherFile);
+    fail(ErrorKind::kMismatch, "{}: is the log of another run ({}): use the same options, or {}",
+         path_, difference, kOtherFile);
   }
 }
 
@@ -148,12 +149,14 @@ AnswerRecord RunLog::read_record(const std::string& line, size_t number,
   try {
     record = record_from_json(Json::parse(line), metrics_);
   } catch (const Json::exception&) {
-    fail(ErrorKind::kCorruptFile, "{}: line {} is damaged: delete it and all lines after it to go on from there",
-         path_, number);
+    fail(ErrorKind::kCorruptFile,
+         "{}: line {} is damaged: delete it and all lines after it to go on from there", path_,
+         number);
   }
   if (record.key != expected) {
     fail(ErrorKind::kCorruptFile,
-         "{}: line {} is not the record that this run writes there: delete it and all lines after it to go on from there",
+         "{}: line {} is not the record that this run writes there: delete it and all lines after "
+         "it to go on from there",
          path_, number);
   }
   return record;

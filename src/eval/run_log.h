@@ -17,9 +17,9 @@ using RunPlan = std::vector<std::vector<RecordKey>>;
 class RunLog {
  public:
   // Starts the file, or reads what an earlier run left: whole contexts are kept, a cut-off last
-  // line and the records of an unfinished context are removed. Throws Error: kIo; kMismatch when the
-  // file belongs to a run with other options (names the first that differs); kCorruptFile when it
-  // is no such file or a line inside it is damaged. The file is left as it was then.
+  // line and the records of an unfinished context are removed. Throws Error: kIo; kMismatch when
+  // the file belongs to a run with other options (names the first that differs); kCorruptFile when
+  // it is no such file or a line inside it is damaged. The file is left as it was then.
   RunLog(const std::string& path, const Json& header, const RunPlan& plan,
          const std::vector<std::string>& metrics);
   ~RunLog();

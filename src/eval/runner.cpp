@@ -34,7 +34,8 @@ const char* name_of(ReconAttention attention) {
 }
 
 void check_options(const RunOptions& options) {
-  if (options.methods.empty()) fail(ErrorKind::kInvalidArgument, "no method is given: expected at least one");
+  if (options.methods.empty())
+    fail(ErrorKind::kInvalidArgument, "no method is given: expected at least one");
   if (options.max_tokens < 1) {
     fail(ErrorKind::kInvalidArgument, "max tokens is {}: expected at least 1", options.max_tokens);
   }
@@ -127,8 +128,8 @@ ZipOptions zip_options(const RunOptions& options, size_t context_number, const R
   return zip;
 }
 
-ZipPlan plan_context(const detail::ModelState& model, const EvalContext& context, bool chat_template,
-                     const ZipOptions& options) {
+ZipPlan plan_context(const detail::ModelState& model, const EvalContext& context,
+                     bool chat_template, const ZipOptions& options) {
   if (chat_template) return plan_zip(model, context.text, options);
   return plan_zip(model, model.tokenizer.plain_layout(std::nullopt),
                   model.tokenizer.encode_plain(normalise_document(context.text).text), options);
@@ -153,7 +154,8 @@ class Progress {
 };
 
 void stop_if_cancelled(const RunHooks& hooks) {
-  if (hooks.cancel != nullptr && hooks.cancel->cancelled()) fail(ErrorKind::kCancelled, "interrupted");
+  if (hooks.cancel != nullptr && hooks.cancel->cancelled())
+    fail(ErrorKind::kCancelled, "interrupted");
 }
 
 // One context under all variants.
@@ -164,8 +166,9 @@ class ContextRun {
         run_(run),
         context_(run.contexts[number]),
         hooks_(hooks),
-        zipper_(model, plan_context(*model.state(), context_, run.options.chat_template,
-                                    zip_options(run.options, number, hooks)),
+        zipper_(model,
+                plan_context(*model.state(), context_, run.options.chat_template,
+                             zip_options(run.options, number, hooks)),
                 zip_options(run.options, number, hooks)) {}
 
   std::vector<AnswerRecord> records(Progress& progress) {
@@ -203,18 +206,20 @@ KeepSet ContextRun::select(const Variant& variant) {
   return zipper_.select(method, budget, run_.options.allocation);
 }
 
-void ContextRun::ask_all(const Variant& variant, Progress& progress, std::vector<AnswerRecord>& all) {
+void ContextRun::ask_all(const Variant& variant, Progress& progress,
+                         std::vector<AnswerRecord>& all) {
   const KeepSet kept = select(variant);
   const Method method = variant.method->scores.value_or(Method::kKvzip);
   const double compact_before = zipper_.compact_seconds();
   const Context zipped = zipper_.copy(method, run_.options.allocation, kept);
   const ZipReport& report = zipped.report();
-  AnswerRecord record{.key = {.context = context_.id, .method = variant.method->name, .ratio = variant.ratio},
-                      .context_tokens = report.context_tokens,
-                      .pairs_kept = report.pairs_kept,
-                      .pairs_total = report.pairs_total,
-                      .kv_bytes = report.kv_bytes_kept,
-                      .kv_bytes_full = report.kv_bytes_full};
+  AnswerRecord record{
+      .key = {.context = context_.id, .method = variant.method->name, .ratio = variant.ratio},
+      .context_tokens = report.context_tokens,
+      .pairs_kept = report.pairs_kept,
+      .pairs_total = report.pairs_total,
+      .kv_bytes = report.kv_bytes_kept,
+      .kv_bytes_full = report.kv_bytes_full};
   record.times.prefill_s = zipper_.prefill_seconds();
   record.times.score_s = variant.method->scores ? score_s_[method] : 0;
   record.times.compact_s = zipper_.compact_seconds() - compact_before;

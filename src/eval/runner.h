@@ -57,8 +57,8 @@ EvalRun prepare_run(const Model& model, const Task& task, const std::string& dat
 // Methods x ratios; a method that keeps everything comes once. In the order given.
 std::vector<Variant> variants(const RunOptions& options);
 
-// Asks what the log does not hold yet. Throws Error, kCancelled when stopped: the log then holds all
-// whole contexts.
+// Asks what the log does not hold yet. Throws Error, kCancelled when stopped: the log then holds
+// all whole contexts.
 void execute_run(const Model& model, const EvalRun& run, RunLog& log, const RunHooks& hooks);
 
 }  // namespace ctxzip::eval

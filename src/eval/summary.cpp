@@ -50,8 +50,8 @@ std::vector<Sum> sums(const VariantRecords& variant, size_t metric) {
   return all;
 }
 
-MetricSummary summarise_metric(const VariantRecords& variant, const VariantRecords* full, size_t metric,
-                               const std::string& name, uint64_t seed) {
+MetricSummary summarise_metric(const VariantRecords& variant, const VariantRecords* full,
+                               size_t metric, const std::string& name, uint64_t seed) {
   MetricSummary summary{.name = name};
   std::vector<Share> shares;
   const std::vector<Sum> own = sums(variant, metric);
@@ -106,15 +106,16 @@ Json interval_json(const std::optional<Interval>& interval) {
 std::vector<VariantSummary> summarise(std::span<const AnswerRecord> records,
                                       const std::vector<std::string>& metrics, uint64_t seed) {
   const std::vector<VariantRecords> groups = group_records(records);
-  const auto full = std::find_if(groups.begin(), groups.end(),
-                                 [](const VariantRecords& group) { return group.method == "full"; });
+  const auto full = std::find_if(groups.begin(), groups.end(), [](const VariantRecords& group) {
+    return group.method == "full";
+  });
   std::vector<VariantSummary> summaries;
   for (const VariantRecords& group : groups) {
     VariantSummary summary{.method = group.method, .ratio = group.ratio};
     add_costs(group, summary);
     for (size_t metric = 0; metric < metrics.size(); ++metric) {
-      summary.metrics.push_back(summarise_metric(group, full == groups.end() ? nullptr : &*full, metric,
-                                                 metrics[metric], seed));
+      summary.metrics.push_back(summarise_metric(group, full == groups.end() ? nullptr : &*full,
+                                                 metric, metrics[metric], seed));
     }
     summaries.push_back(std::move(summary));
   }

@@ -19,7 +19,7 @@ constexpr double kLowestFullScore = 0.05;
 
 struct MetricSummary {
   std::string name;
-  double mean = 0;                   // over questions
+  double mean = 0;                        // over questions
   std::optional<Interval> interval = {};  // 95%, contexts resampled; none for a single context
   // Mean under the method over mean under the full cache, and its interval with both on the same
   // contexts. Absent without the method "full" or when that scores below kLowestFullScore.

@@ -1,5 +1,6 @@
 // SQuAD 1.1 and 2.0, and what shares their format (XQuAD, MLQA, ...):
-// {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}]}]}]}]}
+// {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers":
+// [{"text"}]}]}]}]}
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,8 +31,8 @@ struct Place {
   const std::string& file;
 
   [[noreturn]] void refuse(const std::string& expected) const {
-    fail(ErrorKind::kCorruptFile, "{}: {} is {}, expected {} (SQuAD JSON, version 1.1 or 2.0)", file,
-         path.empty() ? "the top level" : path, value.type_name(), expected);
+    fail(ErrorKind::kCorruptFile, "{}: {} is {}, expected {} (SQuAD JSON, version 1.1 or 2.0)",
+         file, path.empty() ? "the top level" : path, value.type_name(), expected);
   }
   Place at(const char* key) const {
     if (!value.is_object()) refuse("an object");
@@ -57,7 +58,8 @@ struct Place {
 };
 
 EvalQuestion read_question(const Place& place) {
-  EvalQuestion question{.id = place.at("id").text(), .text = place.at("question").text(), .answers = {}};
+  EvalQuestion question{
+      .id = place.at("id").text(), .text = place.at("question").text(), .answers = {}};
   for (const Place& answer : place.at("answers").items()) {
     std::string text = answer.at("text").text();
     // Annotators often agree; an empty string would match anything.
@@ -91,7 +93,8 @@ void read_article(const Place& article, size_t index, TaskData& data) {
 
 TaskData load(const std::string& path) {
   const MappedFile file(path);
-  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()),
+                               file.bytes().size());
   Json json;
   try {
     json = Json::parse(bytes);
@@ -100,7 +103,8 @@ TaskData load(const std::string& path) {
   }
   TaskData data;
   const std::vector<Place> articles = Place{json, "", path}.at("data").items();
-  for (size_t index = 0; index < articles.size(); ++index) read_article(articles[index], index, data);
+  for (size_t index = 0; index < articles.size(); ++index)
+    read_article(articles[index], index, data);
   if (data.contexts.empty()) {
     fail(ErrorKind::kCorruptFile, "{}: has no question with an answer", path);
   }

@@ -4,11 +4,11 @@
 // clang-format off: this order is Highway's.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_tuned.cpp"
-#include "kernels/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/attention_decode-inl.h"
 #include "kernels/attention_tile-inl.h"
+#include "kernels/targets.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -3,9 +3,9 @@
 // clang-format off: this order is Highway's.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/half.cpp"
-#include "kernels/targets.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/targets.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -20,7 +20,8 @@ gguf_context* parse(const std::string& path, std::span<const std::byte> bytes) {
   }
   if (std::memcmp(bytes.data(), "GGUF", 4) != 0) {
     fail(ErrorKind::kCorruptFile,
-         "{}: not a GGUF file (it does not start with 'GGUF'); a model in GGUF format is needed", path);
+         "{}: not a GGUF file (it does not start with 'GGUF'); a model in GGUF format is needed",
+         path);
   }
   gguf_context* gguf = gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr});
   if (gguf == nullptr) {
@@ -36,7 +37,8 @@ GgufFile::GgufFile(const std::string& path)
     : path_(path), file_(path), gguf_(parse(path, file_.bytes()), &gguf_free) {
   if (const auto n = find_int("split.count"); n.value_or(1) > 1) {
     fail(ErrorKind::kUnsupported,
-         "{}: part of a model split over {} files; merge it first (llama-gguf-split --merge)", path_, *n);
+         "{}: part of a model split over {} files; merge it first (llama-gguf-split --merge)",
+         path_, *n);
   }
   read_tensor_table();
 }
@@ -54,12 +56,13 @@ void GgufFile::read_tensor_table() {
     if (data_offset > file_size || offset > file_size - data_offset ||
         tensor.n_bytes > file_size - data_offset - offset) {
       fail(ErrorKind::kCorruptFile,
-           "{}: tensor '{}' reaches past the end of the file ({} bytes); the file is truncated, fetch it again",
+           "{}: tensor '{}' reaches past the end of the file ({} bytes); the file is truncated, "
+           "fetch it again",
            path_, tensor.name, file_size);
     }
     if ((data_offset + offset) % kTensorAlignment != 0) {
-      fail(ErrorKind::kUnsupported, "{}: tensor '{}' is not aligned to {} bytes", path_, tensor.name,
-           kTensorAlignment);
+      fail(ErrorKind::kUnsupported, "{}: tensor '{}' is not aligned to {} bytes", path_,
+           tensor.name, kTensorAlignment);
     }
     tensor.data = file_.bytes().data() + data_offset + offset;
     tensors_.push_back(std::move(tensor));
@@ -80,19 +83,27 @@ std::optional<int64_t> GgufFile::find_int(const std::string& key) const {
   if (id < 0) return std::nullopt;
   const gguf_context* gguf = gguf_.get();
   switch (gguf_get_kv_type(gguf, id)) {
-    case GGUF_TYPE_UINT8: return gguf_get_val_u8(gguf, id);
-    case GGUF_TYPE_INT8: return gguf_get_val_i8(gguf, id);
-    case GGUF_TYPE_UINT16: return gguf_get_val_u16(gguf, id);
-    case GGUF_TYPE_INT16: return gguf_get_val_i16(gguf, id);
-    case GGUF_TYPE_UINT32: return gguf_get_val_u32(gguf, id);
-    case GGUF_TYPE_INT32: return gguf_get_val_i32(gguf, id);
-    case GGUF_TYPE_INT64: return gguf_get_val_i64(gguf, id);
+    case GGUF_TYPE_UINT8:
+      return gguf_get_val_u8(gguf, id);
+    case GGUF_TYPE_INT8:
+      return gguf_get_val_i8(gguf, id);
+    case GGUF_TYPE_UINT16:
+      return gguf_get_val_u16(gguf, id);
+    case GGUF_TYPE_INT16:
+      return gguf_get_val_i16(gguf, id);
+    case GGUF_TYPE_UINT32:
+      return gguf_get_val_u32(gguf, id);
+    case GGUF_TYPE_INT32:
+      return gguf_get_val_i32(gguf, id);
+    case GGUF_TYPE_INT64:
+      return gguf_get_val_i64(gguf, id);
     case GGUF_TYPE_UINT64: {
       const uint64_t value = gguf_get_val_u64(gguf, id);
       if (value <= INT64_MAX) return static_cast<int64_t>(value);
       break;
     }
-    default: break;
+    default:
+      break;
   }
   fail(ErrorKind::kCorruptFile, "{}: metadata '{}' is not an integer in range", path_, key);
 }
@@ -102,9 +113,14 @@ std::optional<double> GgufFile::find_float(const std::string& key) const {
   if (id < 0) return std::nullopt;
   double value = NAN;
   switch (gguf_get_kv_type(gguf_.get(), id)) {
-    case GGUF_TYPE_FLOAT32: value = gguf_get_val_f32(gguf_.get(), id); break;
-    case GGUF_TYPE_FLOAT64: value = gguf_get_val_f64(gguf_.get(), id); break;
-    default: break;
+    case GGUF_TYPE_FLOAT32:
+      value = gguf_get_val_f32(gguf_.get(), id);
+      break;
+    case GGUF_TYPE_FLOAT64:
+      value = gguf_get_val_f64(gguf_.get(), id);
+      break;
+    default:
+      break;
   }
   if (!std::isfinite(value)) {
     fail(ErrorKind::kCorruptFile, "{}: metadata '{}' is not a finite number", path_, key);
@@ -149,7 +165,8 @@ int64_t GgufFile::require_int(const std::string& key, int64_t low, int64_t high)
   const auto value = find_int(key);
   if (!value) fail(ErrorKind::kCorruptFile, "{}: metadata '{}' is missing", path_, key);
   if (*value < low || *value > high) {
-    fail(ErrorKind::kCorruptFile, "{}: metadata '{}' is {}, expected {} to {}", path_, key, *value, low, high);
+    fail(ErrorKind::kCorruptFile, "{}: metadata '{}' is {}, expected {} to {}", path_, key, *value,
+         low, high);
   }
   return *value;
 }
@@ -177,11 +194,23 @@ namespace {
 
 size_t value_bytes(gguf_type type) {
   switch (type) {
-    case GGUF_TYPE_UINT8: case GGUF_TYPE_INT8: case GGUF_TYPE_BOOL: return 1;
-    case GGUF_TYPE_UINT16: case GGUF_TYPE_INT16: return 2;
-    case GGUF_TYPE_UINT32: case GGUF_TYPE_INT32: case GGUF_TYPE_FLOAT32: return 4;
-    case GGUF_TYPE_UINT64: case GGUF_TYPE_INT64: case GGUF_TYPE_FLOAT64: return 8;
-    default: return 0;
+    case GGUF_TYPE_UINT8:
+    case GGUF_TYPE_INT8:
+    case GGUF_TYPE_BOOL:
+      return 1;
+    case GGUF_TYPE_UINT16:
+    case GGUF_TYPE_INT16:
+      return 2;
+    case GGUF_TYPE_UINT32:
+    case GGUF_TYPE_INT32:
+    case GGUF_TYPE_FLOAT32:
+      return 4;
+    case GGUF_TYPE_UINT64:
+    case GGUF_TYPE_INT64:
+    case GGUF_TYPE_FLOAT64:
+      return 8;
+    default:
+      return 0;
   }
 }
 

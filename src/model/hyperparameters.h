@@ -20,9 +20,9 @@ struct Hyperparameters {
   int64_t n_ctx_train = 0;
   float norm_epsilon = 0;
 
-  int rope_type = 0;         // GGML_ROPE_TYPE_*
+  int rope_type = 0;  // GGML_ROPE_TYPE_*
   float rope_base = 10000;
-  float rope_scale = 1;      // frequency scale; 1/factor for linear scaling
+  float rope_scale = 1;  // frequency scale; 1/factor for linear scaling
   std::string rope_scaling = "none";
 
   int64_t group() const { return n_head / n_kv_head; }

@@ -31,7 +31,8 @@ uint64_t hash_weights(const GgufFile& file) {
   for (const TensorInfo& tensor : file.tensors()) {
     const size_t n = std::min(kSampledBytes, tensor.n_bytes);
     const size_t last = tensor.n_bytes - n;
-    for (const size_t offset : {size_t{0}, last / 2, last}) hasher.update({tensor.data + offset, n});
+    for (const size_t offset : {size_t{0}, last / 2, last})
+      hasher.update({tensor.data + offset, n});
   }
   return hasher.digest();
 }
@@ -47,8 +48,8 @@ const Architecture& supported_architecture(const GgufFile& file) {
   const std::string name = file.require_string("general.architecture");
   const Architecture* architecture = find_architecture(name);
   if (architecture == nullptr) {
-    fail(ErrorKind::kUnsupported, "{}: architecture '{}' is not supported (supported: {})", file.path(), name,
-         architecture_names());
+    fail(ErrorKind::kUnsupported, "{}: architecture '{}' is not supported (supported: {})",
+         file.path(), name, architecture_names());
   }
   return *architecture;
 }
@@ -56,16 +57,19 @@ const Architecture& supported_architecture(const GgufFile& file) {
 Hyperparameters complete_hyperparameters(const GgufFile& file, const Architecture& architecture) {
   Hyperparameters hp = read_hyperparameters(file);
   const int64_t n_listed = file.array_size("tokenizer.ggml.tokens");
-  hp.n_vocab = n_listed > 0 ? n_listed : file.require_int(hp.architecture + ".vocab_size", 1, 1 << 24);
+  hp.n_vocab =
+      n_listed > 0 ? n_listed : file.require_int(hp.architecture + ".vocab_size", 1, 1 << 24);
   architecture.complete(file, hp);
   return hp;
 }
 
 std::string describe_types(const GgufFile& file) {
   std::map<std::string, size_t> bytes;
-  for (const TensorInfo& tensor : file.tensors()) bytes[ggml_type_name(tensor.type)] += tensor.n_bytes;
+  for (const TensorInfo& tensor : file.tensors())
+    bytes[ggml_type_name(tensor.type)] += tensor.n_bytes;
   std::vector<std::pair<std::string, size_t>> types(bytes.begin(), bytes.end());
-  std::stable_sort(types.begin(), types.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(types.begin(), types.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   std::string text;
   for (const auto& [type, n] : types) text += (text.empty() ? "" : " + ") + type;
   return text;
@@ -76,7 +80,8 @@ ModelInfo describe(const detail::ModelState& model) {
   ModelInfo info;
   info.path = model.file.path();
   info.architecture = hp.architecture;
-  info.name = model.file.find_string("general.name").value_or(std::filesystem::path(info.path).stem().string());
+  info.name = model.file.find_string("general.name")
+                  .value_or(std::filesystem::path(info.path).stem().string());
   info.n_layer = hp.n_layer;
   info.n_embd = hp.n_embd;
   info.n_head = hp.n_head;
@@ -88,7 +93,8 @@ ModelInfo describe(const detail::ModelState& model) {
     info.n_parameters += tensor.ne[0] * tensor.ne[1] * tensor.ne[2] * tensor.ne[3];
   }
   info.file_bytes = static_cast<int64_t>(model.file.bytes().size());
-  info.kv_bytes_per_token = hp.n_layer * hp.n_kv_head * 2 * static_cast<int64_t>(row_bytes(RowType::kF16, hp.head_dim));
+  info.kv_bytes_per_token =
+      hp.n_layer * hp.n_kv_head * 2 * static_cast<int64_t>(row_bytes(RowType::kF16, hp.head_dim));
   info.has_chat_template = model.tokenizer.has_chat_template();
   info.weight_types = describe_types(model.file);
   info.fingerprint = model.fingerprint.digest();
@@ -129,7 +135,8 @@ ModelState::ModelState(const std::string& path, const ModelOptions& load_options
       fingerprint(ctxzip::fingerprint(file, hp)),
       options(load_options) {
   if (options.n_threads < 0 || options.n_threads > 512) {
-    fail(ErrorKind::kInvalidArgument, "{} threads: expected 1 to 512, or 0 for all cores", options.n_threads);
+    fail(ErrorKind::kInvalidArgument, "{} threads: expected 1 to 512, or 0 for all cores",
+         options.n_threads);
   }
   if (options.n_threads == 0) options.n_threads = usable_cores();
   info = describe(*this);
@@ -143,8 +150,12 @@ Model Model::load(const std::string& path, const ModelOptions& options) {
 
 const ModelInfo& Model::info() const { return state_->info; }
 
-std::vector<Token> Model::tokenize(std::string_view text) const { return state_->tokenizer.encode_plain(text); }
+std::vector<Token> Model::tokenize(std::string_view text) const {
+  return state_->tokenizer.encode_plain(text);
+}
 
-std::string Model::detokenize(const std::vector<Token>& tokens) const { return state_->tokenizer.decode(tokens); }
+std::string Model::detokenize(const std::vector<Token>& tokens) const {
+  return state_->tokenizer.decode(tokens);
+}
 
 }  // namespace ctxzip

@@ -24,7 +24,8 @@ void check_vocabulary(const GgufFile& file) {
   for (std::string& token : file.find_strings("tokenizer.ggml.tokens")) {
     const auto [place, fresh] = seen.insert(std::move(token));
     if (!fresh) {
-      fail(ErrorKind::kCorruptFile, "{}: its vocabulary has a token twice (number {})", file.path(), seen.size());
+      fail(ErrorKind::kCorruptFile, "{}: its vocabulary has a token twice (number {})", file.path(),
+           seen.size());
     }
   }
 }
@@ -33,7 +34,8 @@ std::vector<Token> encode(const llama_vocab* vocab, std::string_view text, bool 
   std::vector<Token> tokens(text.size() + 8);
   const auto run = [&] {
     return llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
-                          static_cast<int32_t>(tokens.size()), /*add_special=*/false, parse_special);
+                          static_cast<int32_t>(tokens.size()), /*add_special=*/false,
+                          parse_special);
   };
   int32_t n = run();
   if (n < 0) {
@@ -45,11 +47,14 @@ std::vector<Token> encode(const llama_vocab* vocab, std::string_view text, bool 
   return tokens;
 }
 
-// Stand for the user's texts while a template is rendered, so that those texts never pass through it.
-constexpr std::string_view kMarkers[] = {"ctxzip1first1mark", "ctxzip2second2mark", "ctxzip3third3mark"};
+// Stand for the user's texts while a template is rendered, so that those texts never pass through
+// it.
+constexpr std::string_view kMarkers[] = {"ctxzip1first1mark", "ctxzip2second2mark",
+                                         "ctxzip3third3mark"};
 constexpr std::string_view kSystemMarker = "ctxzip0system0mark";
 
-std::string render(const common_chat_templates* templates, std::vector<common_chat_msg> messages, bool think) {
+std::string render(const common_chat_templates* templates, std::vector<common_chat_msg> messages,
+                   bool think) {
   common_chat_templates_inputs inputs;
   inputs.messages = std::move(messages);
   inputs.enable_thinking = think;
@@ -67,9 +72,11 @@ struct RenderedTurns {
   std::string head, turn, next_turn;
 };
 
-// What the template puts before the first message, before the answer, and between answer and message.
+// What the template puts before the first message, before the answer, and between answer and
+// message.
 std::optional<RenderedTurns> split_rendered(const common_chat_templates* templates,
-                                            const std::vector<common_chat_msg>& before, bool think) {
+                                            const std::vector<common_chat_msg>& before,
+                                            bool think) {
   auto messages = before;
   messages.push_back(message("user", kMarkers[0]));
   const std::string first = render(templates, messages, think);
@@ -79,7 +86,8 @@ std::optional<RenderedTurns> split_rendered(const common_chat_templates* templat
   const size_t mark = first.find(kMarkers[0]);
   const size_t answer = second.find(kMarkers[1]);
   const size_t next = second.find(kMarkers[2]);
-  if (mark == std::string::npos || answer == std::string::npos || next == std::string::npos || answer > next) {
+  if (mark == std::string::npos || answer == std::string::npos || next == std::string::npos ||
+      answer > next) {
     return std::nullopt;
   }
   const size_t answer_end = answer + kMarkers[1].size();
@@ -105,7 +113,8 @@ Tokenizer::Tokenizer(const GgufFile& file) : impl_(std::make_unique<Impl>()) {
   try {
     impl_->templates = common_chat_templates_init(impl_->model.get(), "");
   } catch (const std::exception& error) {
-    fail(ErrorKind::kUnsupported, "{}: its chat template cannot be parsed: {}", file.path(), error.what());
+    fail(ErrorKind::kUnsupported, "{}: its chat template cannot be parsed: {}", file.path(),
+         error.what());
   }
 }
 
@@ -115,7 +124,9 @@ const llama_vocab* Tokenizer::vocab() const { return llama_model_get_vocab(impl_
 
 int64_t Tokenizer::n_vocab() const { return llama_vocab_n_tokens(vocab()); }
 
-bool Tokenizer::is_end(Token token) const { return has_text_ && llama_vocab_is_eog(vocab(), token); }
+bool Tokenizer::is_end(Token token) const {
+  return has_text_ && llama_vocab_is_eog(vocab(), token);
+}
 
 bool Tokenizer::has_chat_template() const {
   return impl_->templates && common_chat_templates_was_explicit(impl_->templates.get());
@@ -135,7 +146,8 @@ std::string Tokenizer::piece(Token token) const {
   if (!has_text_ || token < 0 || token >= n_vocab()) return {};
   std::string text(64, '\0');
   const auto run = [&] {
-    return llama_token_to_piece(vocab(), token, text.data(), static_cast<int32_t>(text.size()), 0, false);
+    return llama_token_to_piece(vocab(), token, text.data(), static_cast<int32_t>(text.size()), 0,
+                                false);
   };
   int32_t n = run();
   if (n < 0) {
@@ -152,14 +164,17 @@ std::string Tokenizer::decode(const std::vector<Token>& tokens) const {
   return text;
 }
 
-std::vector<Token> Tokenizer::encode_head(const std::string& head, const std::optional<std::string>& system) const {
+std::vector<Token> Tokenizer::encode_head(const std::string& head,
+                                          const std::optional<std::string>& system) const {
   if (!system) return encode_template(head);
   const size_t mark = head.find(kSystemMarker);
   if (mark == std::string::npos) {
-    fail(ErrorKind::kUnsupported, "{}: its chat template has no place for a system prompt", impl_->path);
+    fail(ErrorKind::kUnsupported, "{}: its chat template has no place for a system prompt",
+         impl_->path);
   }
   std::vector<Token> tokens = encode_template(head.substr(0, mark));
-  for (const auto& part : {encode_plain(*system), encode_template(head.substr(mark + kSystemMarker.size()))}) {
+  for (const auto& part :
+       {encode_plain(*system), encode_template(head.substr(mark + kSystemMarker.size()))}) {
     tokens.insert(tokens.end(), part.begin(), part.end());
   }
   return tokens;
@@ -169,7 +184,8 @@ PromptLayout Tokenizer::layout(const std::optional<std::string>& system, bool th
   return has_chat_template() ? templated_layout(system, think) : plain_layout(system);
 }
 
-PromptLayout Tokenizer::templated_layout(const std::optional<std::string>& system, bool think) const {
+PromptLayout Tokenizer::templated_layout(const std::optional<std::string>& system,
+                                         bool think) const {
   std::vector<common_chat_msg> before;
   if (system) before.push_back(message("system", kSystemMarker));
   std::optional<RenderedTurns> turns;
@@ -180,7 +196,8 @@ PromptLayout Tokenizer::templated_layout(const std::optional<std::string>& syste
          system ? " with a system prompt" : "", error.what());
   }
   if (!turns) {
-    fail(ErrorKind::kUnsupported, "{}: its chat template does not pass messages through unchanged", impl_->path);
+    fail(ErrorKind::kUnsupported, "{}: its chat template does not pass messages through unchanged",
+         impl_->path);
   }
   return {.prefix = with_start_token(encode_head(turns->head, system)),
           .question = encode_plain("\n\n"),

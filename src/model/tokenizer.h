@@ -16,7 +16,8 @@ struct llama_vocab;
 namespace ctxzip {
 
 // The fixed tokens around document, question and answer. A prompt is
-//   prefix | document | question | <question text> | turn | <answer> | next_turn | <message> | turn ...
+//   prefix | document | question | <question text> | turn | <answer> | next_turn | <message> | turn
+//   ...
 struct PromptLayout {
   std::vector<Token> prefix;     // start token, system prompt, head of the user turn; never evicted
   std::vector<Token> question;   // separator between document and question
@@ -57,7 +58,8 @@ class Tokenizer {
   const llama_vocab* vocab() const;
 
  private:
-  std::vector<Token> encode_head(const std::string& head, const std::optional<std::string>& system) const;
+  std::vector<Token> encode_head(const std::string& head,
+                                 const std::optional<std::string>& system) const;
   PromptLayout templated_layout(const std::optional<std::string>& system, bool think) const;
   // The start token, where the model wants one, and `head`.
   std::vector<Token> with_start_token(std::vector<Token> head) const;

@@ -11,8 +11,9 @@ namespace ctxzip {
 namespace {
 
 ggml_context_ptr new_context(size_t n_tensors) {
-  ggml_context_ptr context(
-      ggml_init({.mem_size = ggml_tensor_overhead() * (n_tensors + 4), .mem_buffer = nullptr, .no_alloc = true}));
+  ggml_context_ptr context(ggml_init({.mem_size = ggml_tensor_overhead() * (n_tensors + 4),
+                                      .mem_buffer = nullptr,
+                                      .no_alloc = true}));
   if (!context) fail(ErrorKind::kOutOfMemory, "no memory for {} tensor headers", n_tensors);
   return context;
 }
@@ -29,38 +30,43 @@ bool can_multiply(ggml_type type) {
 
 void check_tensor(const GgufFile& file, const WeightSpec& spec, const TensorInfo& info) {
   if (info.ne[0] != spec.ne[0] || info.ne[1] != spec.ne[1] || info.ne[2] != 1 || info.ne[3] != 1) {
-    fail(ErrorKind::kCorruptFile, "{}: tensor '{}' is {} x {} x {} x {}, expected {} x {}", file.path(), info.name,
-         info.ne[0], info.ne[1], info.ne[2], info.ne[3], spec.ne[0], spec.ne[1]);
+    fail(ErrorKind::kCorruptFile, "{}: tensor '{}' is {} x {} x {} x {}, expected {} x {}",
+         file.path(), info.name, info.ne[0], info.ne[1], info.ne[2], info.ne[3], spec.ne[0],
+         spec.ne[1]);
   }
   // Norms and biases enter element-wise operations, which take f32 only.
   const bool type_ok = spec.ne[1] == 1 ? info.type == GGML_TYPE_F32 : can_multiply(info.type);
   if (!type_ok) {
-    fail(ErrorKind::kUnsupported, "{}: tensor '{}' has type {}, which is not supported there", file.path(),
-         info.name, ggml_type_name(info.type));
+    fail(ErrorKind::kUnsupported, "{}: tensor '{}' has type {}, which is not supported there",
+         file.path(), info.name, ggml_type_name(info.type));
   }
 }
 
 // The extra buffer types of the CPU backend (repacked weights and the like), best first.
 std::vector<ggml_backend_buffer_type_t> extra_buffer_types(ggml_backend_dev_t device) {
-  const auto get = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
-      ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
+  const auto get =
+      reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
+          ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
   std::vector<ggml_backend_buffer_type_t> types;
-  for (auto* type = get != nullptr ? get(device) : nullptr; type != nullptr && *type != nullptr; ++type) {
+  for (auto* type = get != nullptr ? get(device) : nullptr; type != nullptr && *type != nullptr;
+       ++type) {
     types.push_back(*type);
   }
   return types;
 }
 
-// Whether `device` multiplies this tensor faster from a buffer of `type`. ggml only tells when asked
-// about an operation on a tensor that already lies in such a buffer, so an empty one is made.
-bool serves_product(ggml_backend_dev_t device, ggml_backend_buffer_type_t type, const TensorInfo& info) {
+// Whether `device` multiplies this tensor faster from a buffer of `type`. ggml only tells when
+// asked about an operation on a tensor that already lies in such a buffer, so an empty one is made.
+bool serves_product(ggml_backend_dev_t device, ggml_backend_buffer_type_t type,
+                    const TensorInfo& info) {
   ggml_context_ptr context = new_context(4);
   ggml_tensor* weight = new_tensor(context.get(), info);
   ggml_backend_buffer_ptr empty(ggml_backend_buft_alloc_buffer(type, 0));
   if (!empty) return false;
   weight->buffer = empty.get();
   ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, info.ne[0], 512);
-  const bool supported = ggml_backend_dev_supports_op(device, ggml_mul_mat(context.get(), weight, input));
+  const bool supported =
+      ggml_backend_dev_supports_op(device, ggml_mul_mat(context.get(), weight, input));
   weight->buffer = nullptr;
   return supported;
 }
@@ -70,7 +76,8 @@ bool serves_product(ggml_backend_dev_t device, ggml_backend_buffer_type_t type, 
 Weights::Weights(const GgufFile& file, const std::vector<WeightSpec>& specs, bool repack_weights) {
   ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
   CHECK(device != nullptr);
-  const auto extra_types = repack_weights ? extra_buffer_types(device) : std::vector<ggml_backend_buffer_type_t>();
+  const auto extra_types =
+      repack_weights ? extra_buffer_types(device) : std::vector<ggml_backend_buffer_type_t>();
 
   NamedTensors mapped;
   std::map<ggml_backend_buffer_type_t, NamedTensors> repacked;
@@ -116,7 +123,8 @@ void Weights::repack(const NamedTensors& tensors, ggml_backend_buffer_type_t typ
   ggml_context_ptr context = new_context(tensors.size());
   for (const auto& [name, info] : tensors) tensors_[name] = new_tensor(context.get(), *info);
   ggml_backend_buffer_ptr buffer(ggml_backend_alloc_ctx_tensors_from_buft(context.get(), type));
-  if (!buffer) fail(ErrorKind::kOutOfMemory, "no memory for {} repacked weight matrices", tensors.size());
+  if (!buffer)
+    fail(ErrorKind::kOutOfMemory, "no memory for {} repacked weight matrices", tensors.size());
   ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   for (const auto& [name, info] : tensors) {
     ggml_backend_tensor_set(tensors_[name], info->data, 0, info->n_bytes);

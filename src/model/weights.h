@@ -16,10 +16,10 @@ namespace ctxzip {
 // A tensor that an architecture's graph uses; ne inner to outer, 0 ends the list.
 struct WeightSpec {
   std::string name;
-  int64_t ne[2];           // ne[1] = 1 for vectors
+  int64_t ne[2];  // ne[1] = 1 for vectors
   bool required = true;
-  bool multiplied = false; // the left side of a matrix product: may be repacked
-  std::string source = {}; // the tensor's name in the file where it differs (tied embeddings)
+  bool multiplied = false;  // the left side of a matrix product: may be repacked
+  std::string source = {};  // the tensor's name in the file where it differs (tied embeddings)
 };
 
 // Immutable after construction; the file's mapping must outlive it.

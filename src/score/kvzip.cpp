@@ -7,7 +7,8 @@
 
 namespace ctxzip {
 
-ReconstructionPass reconstruction_pass(const RepeatPrompts& prompts, const std::vector<Token>& context, int64_t begin,
+ReconstructionPass reconstruction_pass(const RepeatPrompts& prompts,
+                                       const std::vector<Token>& context, int64_t begin,
                                        int64_t end) {
   CHECK(begin >= 0 && begin < end && end <= static_cast<int64_t>(context.size()));
   ReconstructionPass pass{.begin = begin, .end = end, .input = {}, .n_prompt = 0};
@@ -16,7 +17,8 @@ ReconstructionPass reconstruction_pass(const RepeatPrompts& prompts, const std::
     input = prompts.first;
   } else {
     input = prompts.later;
-    input.insert(input.end(), context.begin() + std::max<int64_t>(0, begin - kCueTokens), context.begin() + begin);
+    input.insert(input.end(), context.begin() + std::max<int64_t>(0, begin - kCueTokens),
+                 context.begin() + begin);
   }
   input.insert(input.end(), prompts.turn.begin(), prompts.turn.end());
   pass.n_prompt = static_cast<int64_t>(input.size());
@@ -24,24 +26,28 @@ ReconstructionPass reconstruction_pass(const RepeatPrompts& prompts, const std::
   return pass;
 }
 
-std::vector<ReconstructionPass> plan_reconstruction(const RepeatPrompts& prompts, const std::vector<Token>& context,
+std::vector<ReconstructionPass> plan_reconstruction(const RepeatPrompts& prompts,
+                                                    const std::vector<Token>& context,
                                                     int64_t chunk_tokens) {
   CHECK(chunk_tokens >= 1);
   const int64_t n_context = static_cast<int64_t>(context.size());
   std::vector<ReconstructionPass> passes;
   for (int64_t begin = 0; begin < n_context; begin += chunk_tokens) {
-    passes.push_back(reconstruction_pass(prompts, context, begin, std::min(n_context, begin + chunk_tokens)));
+    passes.push_back(
+        reconstruction_pass(prompts, context, begin, std::min(n_context, begin + chunk_tokens)));
   }
   return passes;
 }
 
 int64_t longest_prompt(const RepeatPrompts& prompts) {
-  const size_t start = std::max(prompts.first.size(), prompts.later.size() + static_cast<size_t>(kCueTokens));
+  const size_t start =
+      std::max(prompts.first.size(), prompts.later.size() + static_cast<size_t>(kCueTokens));
   return static_cast<int64_t>(start + prompts.turn.size());
 }
 
-PassAttention pass_attention(const DenseCache& full, int64_t n_prefix, const ReconstructionPass& pass,
-                             ReconAttention attention, Scores& scores) {
+PassAttention pass_attention(const DenseCache& full, int64_t n_prefix,
+                             const ReconstructionPass& pass, ReconAttention attention,
+                             Scores& scores) {
   PassAttention result{.past = SegmentTable(full.shape()), .own_place = 2, .sink = {}};
   const int64_t first = n_prefix + pass.begin;
   const int64_t last = n_prefix + pass.end;
@@ -51,7 +57,10 @@ PassAttention pass_attention(const DenseCache& full, int64_t n_prefix, const Rec
     result.past.add(full, n_prefix, first);
     result.past.add(full, last, full.n_rows());
   }
-  result.sink = {.n_segments = 3, .columns = 1, .best = scores.values.data() + pass.begin, .head_stride = scores.n_context};
+  result.sink = {.n_segments = 3,
+                 .columns = 1,
+                 .best = scores.values.data() + pass.begin,
+                 .head_stride = scores.n_context};
   return result;
 }
 

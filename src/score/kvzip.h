@@ -31,19 +31,21 @@ struct ReconstructionPass {
   int64_t n_prompt = 0;  // input tokens before the context's own
 };
 
-ReconstructionPass reconstruction_pass(const RepeatPrompts& prompts, const std::vector<Token>& context, int64_t begin,
+ReconstructionPass reconstruction_pass(const RepeatPrompts& prompts,
+                                       const std::vector<Token>& context, int64_t begin,
                                        int64_t end);
 
 // Chunks of `chunk_tokens`, the last one shorter.
-std::vector<ReconstructionPass> plan_reconstruction(const RepeatPrompts& prompts, const std::vector<Token>& context,
+std::vector<ReconstructionPass> plan_reconstruction(const RepeatPrompts& prompts,
+                                                    const std::vector<Token>& context,
                                                     int64_t chunk_tokens);
 
 // Tokens by which a pass is longer than its chunk, at most.
 int64_t longest_prompt(const RepeatPrompts& prompts);
 
 // What one pass attends to, and where its scores go. Prefix, chunk and the pass's own rows come
-// first: the score's softmax runs over exactly those (the subset of section 3.2). With kFull the rest
-// of the cache follows.
+// first: the score's softmax runs over exactly those (the subset of section 3.2). With kFull the
+// rest of the cache follows.
 struct PassAttention {
   SegmentTable past;
   int own_place = 0;
@@ -52,8 +54,9 @@ struct PassAttention {
 
 // `scores` holds log values while passes run (start_scores before, finish_scores after) and must
 // outlive the result.
-PassAttention pass_attention(const DenseCache& full, int64_t n_prefix, const ReconstructionPass& pass,
-                             ReconAttention attention, Scores& scores);
+PassAttention pass_attention(const DenseCache& full, int64_t n_prefix,
+                             const ReconstructionPass& pass, ReconAttention attention,
+                             Scores& scores);
 
 Scores start_scores(int64_t n_layer, int64_t n_kv_head, int64_t n_context);
 // Logs to probabilities; pairs that no pass looked at get 0.

@@ -10,7 +10,8 @@ namespace ctxzip {
 namespace {
 
 // Marks the n_keep best of pairs [begin, end) of the flattened scores.
-void mark_best(const Scores& scores, int64_t begin, int64_t end, int64_t n_keep, std::vector<char>& kept) {
+void mark_best(const Scores& scores, int64_t begin, int64_t end, int64_t n_keep,
+               std::vector<char>& kept) {
   std::vector<int64_t> order(static_cast<size_t>(end - begin));
   std::iota(order.begin(), order.end(), begin);
   const auto value = [&](int64_t pair) {
@@ -22,12 +23,17 @@ void mark_best(const Scores& scores, int64_t begin, int64_t end, int64_t n_keep,
     const float score_b = value(b);
     return score_a != score_b ? score_a > score_b : a < b;
   };
-  if (n_keep < end - begin) std::nth_element(order.begin(), order.begin() + n_keep, order.end(), better);
-  for (int64_t rank = 0; rank < n_keep; ++rank) kept[static_cast<size_t>(order[static_cast<size_t>(rank)])] = 1;
+  if (n_keep < end - begin)
+    std::nth_element(order.begin(), order.begin() + n_keep, order.end(), better);
+  for (int64_t rank = 0; rank < n_keep; ++rank)
+    kept[static_cast<size_t>(order[static_cast<size_t>(rank)])] = 1;
 }
 
 KeepSet collect(const Scores& scores, const std::vector<char>& kept) {
-  KeepSet set{.n_layer = scores.n_layer, .n_kv_head = scores.n_kv_head, .n_context = scores.n_context, .rows = {}};
+  KeepSet set{.n_layer = scores.n_layer,
+              .n_kv_head = scores.n_kv_head,
+              .n_context = scores.n_context,
+              .rows = {}};
   set.rows.resize(static_cast<size_t>(scores.n_layer * scores.n_kv_head));
   size_t pair = 0;
   for (std::vector<uint32_t>& rows : set.rows) {
@@ -41,22 +47,24 @@ KeepSet collect(const Scores& scores, const std::vector<char>& kept) {
 
 }  // namespace
 
-int64_t pairs_for_budget(const Budget& budget, int64_t n_layer, int64_t n_kv_head, int64_t n_context, int64_t n_prefix,
-                         int64_t pair_bytes) {
+int64_t pairs_for_budget(const Budget& budget, int64_t n_layer, int64_t n_kv_head,
+                         int64_t n_context, int64_t n_prefix, int64_t pair_bytes) {
   const int64_t heads = n_layer * n_kv_head;
   const int64_t total = heads * n_context;
   if (budget.keep_tokens) {
     if (*budget.keep_tokens < 1) {
-      fail(ErrorKind::kInvalidArgument, "a budget of {} tokens: expected at least 1", *budget.keep_tokens);
+      fail(ErrorKind::kInvalidArgument, "a budget of {} tokens: expected at least 1",
+           *budget.keep_tokens);
     }
     return std::min(*budget.keep_tokens, n_context) * heads;
   }
   if (budget.size_bytes) {
     const int64_t prefix_bytes = n_prefix * heads * pair_bytes;
     if (*budget.size_bytes < prefix_bytes + pair_bytes) {
-      fail(ErrorKind::kInvalidArgument,
-           "a size of {} bytes is too small: the protected prefix of {} tokens alone takes {} bytes",
-           *budget.size_bytes, n_prefix, prefix_bytes);
+      fail(
+          ErrorKind::kInvalidArgument,
+          "a size of {} bytes is too small: the protected prefix of {} tokens alone takes {} bytes",
+          *budget.size_bytes, n_prefix, prefix_bytes);
     }
     return std::min((*budget.size_bytes - prefix_bytes) / pair_bytes, total);
   }

@@ -8,7 +8,8 @@
 
 namespace ctxzip::test {
 
-TailRun::TailRun(const Model& model, const SegmentTable& past, int64_t first_position, int64_t capacity)
+TailRun::TailRun(const Model& model, const SegmentTable& past, int64_t first_position,
+                 int64_t capacity)
     : model_(model),
       first_position_(first_position),
       tail_(kv_shape(*model.state()), capacity),
@@ -22,8 +23,8 @@ std::vector<float> TailRun::feed(std::span<const Token> tokens, int64_t batch) {
     std::vector<int32_t> rows(n);
     std::iota(rows.begin(), rows.end(), 0);
     attention_.set_target({.cache = &tail_, .first_row = tail_.n_rows()});
-    const auto part = runner_.run({tokens.first(n), first_position_ + tail_.n_rows(), rows}, attention_,
-                                  attention_.own_row_capacity(), {});
+    const auto part = runner_.run({tokens.first(n), first_position_ + tail_.n_rows(), rows},
+                                  attention_, attention_.own_row_capacity(), {});
     logits.insert(logits.end(), part.begin(), part.end());
     tail_.extend(static_cast<int64_t>(n));
     tokens = tokens.subspan(n);
@@ -53,6 +54,8 @@ std::string model_path(const std::string& file) {
 
 bool model_present(const std::string& file) { return std::filesystem::exists(model_path(file)); }
 
-std::string data_path(const std::string& file) { return std::string(CTXZIP_TEST_DATA) + "/" + file; }
+std::string data_path(const std::string& file) {
+  return std::string(CTXZIP_TEST_DATA) + "/" + file;
+}
 
 }  // namespace ctxzip::test

@@ -15,13 +15,16 @@ Libllama::Libllama(const std::string& path, const LibllamaOptions& options) {
   params.n_ctx = static_cast<uint32_t>(options.n_ctx);
   params.n_batch = params.n_ubatch = 512;
   params.n_threads = params.n_threads_batch = options.n_threads;
-  params.flash_attn_type = options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+  params.flash_attn_type =
+      options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
   params.type_k = params.type_v = options.f32_cache ? GGML_TYPE_F32 : GGML_TYPE_F16;
   context_.reset(llama_init_from_model(model_.get(), params));
   CHECK(context_ != nullptr);
 }
 
-int64_t Libllama::n_vocab() const { return llama_vocab_n_tokens(llama_model_get_vocab(model_.get())); }
+int64_t Libllama::n_vocab() const {
+  return llama_vocab_n_tokens(llama_model_get_vocab(model_.get()));
+}
 
 std::vector<float> Libllama::run(std::span<const int32_t> tokens, int64_t batch_size, bool all) {
   std::vector<float> logits;
@@ -48,12 +51,17 @@ std::vector<float> Libllama::run(std::span<const int32_t> tokens, int64_t batch_
   return logits;
 }
 
-std::vector<float> Libllama::feed(std::span<const int32_t> tokens, int64_t batch) { return run(tokens, batch, true); }
+std::vector<float> Libllama::feed(std::span<const int32_t> tokens, int64_t batch) {
+  return run(tokens, batch, true);
+}
 
-std::vector<float> Libllama::feed_last(std::span<const int32_t> tokens, int64_t batch) { return run(tokens, batch, false); }
+std::vector<float> Libllama::feed_last(std::span<const int32_t> tokens, int64_t batch) {
+  return run(tokens, batch, false);
+}
 
 void Libllama::truncate(int64_t n_tokens) {
-  CHECK(llama_memory_seq_rm(llama_get_memory(context_.get()), 0, static_cast<int32_t>(n_tokens), -1));
+  CHECK(
+      llama_memory_seq_rm(llama_get_memory(context_.get()), 0, static_cast<int32_t>(n_tokens), -1));
   n_past_ = n_tokens;
 }
 

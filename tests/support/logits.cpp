@@ -26,7 +26,8 @@ double mean(std::span<const float> values) {
 
 }  // namespace
 
-LogitDifference compare_logits(std::span<const float> expected, std::span<const float> found, int64_t n_vocab) {
+LogitDifference compare_logits(std::span<const float> expected, std::span<const float> found,
+                               int64_t n_vocab) {
   CHECK(expected.size() == found.size() && !expected.empty());
   const size_t width = static_cast<size_t>(n_vocab);
   const double n_rows = static_cast<double>(expected.size() / width);
@@ -42,11 +43,14 @@ LogitDifference compare_logits(std::span<const float> expected, std::span<const 
       const double p = std::exp(log_p[id]);
       kl += p * (log_p[id] - log_q[id]);
       result.mean_entropy -= p * log_p[id] / n_rows;
-      result.max_delta = std::max(result.max_delta, std::abs(static_cast<double>(a[id]) - b[id] - shift));
+      result.max_delta =
+          std::max(result.max_delta, std::abs(static_cast<double>(a[id]) - b[id] - shift));
     }
     result.mean_kl += kl / n_rows;
     result.max_kl = std::max(result.max_kl, kl);
-    const auto best = [](std::span<const float> row) { return std::max_element(row.begin(), row.end()) - row.begin(); };
+    const auto best = [](std::span<const float> row) {
+      return std::max_element(row.begin(), row.end()) - row.begin();
+    };
     if (best(a) == best(b)) result.top1_agreement += 1 / n_rows;
   }
   return result;

@@ -7,13 +7,14 @@
 namespace ctxzip::test {
 
 struct LogitDifference {
-  double mean_kl = 0;        // KL(expected || found), nats
+  double mean_kl = 0;  // KL(expected || found), nats
   double max_kl = 0;
-  double max_delta = 0;      // of logits after their row means are taken out
-  double top1_agreement = 0; // share of rows
-  double mean_entropy = 0;   // of the expected distributions, nats
+  double max_delta = 0;       // of logits after their row means are taken out
+  double top1_agreement = 0;  // share of rows
+  double mean_entropy = 0;    // of the expected distributions, nats
 };
 
-LogitDifference compare_logits(std::span<const float> expected, std::span<const float> found, int64_t n_vocab);
+LogitDifference compare_logits(std::span<const float> expected, std::span<const float> found,
+                               int64_t n_vocab);
 
 }  // namespace ctxzip::test

@@ -20,7 +20,8 @@ class Writer {
       : model_(model),
         random_(model.seed),
         gguf_(gguf_init_empty(), &gguf_free),
-        context_(ggml_init({.mem_size = size_t{64} << 20, .mem_buffer = nullptr, .no_alloc = false})) {}
+        context_(
+            ggml_init({.mem_size = size_t{256} << 20, .mem_buffer = nullptr, .no_alloc = false})) {}
 
   gguf_context* gguf() { return gguf_.get(); }
 
@@ -106,10 +107,12 @@ void write_layer(const TinyModel& model, Writer& writer, int64_t layer) {
 void write_tiny_model(const TinyModel& model, const std::string& path) {
   Writer writer(model);
   write_metadata(model, writer.gguf());
-  writer.matrix("token_embd.weight", model.n_embd, model.n_vocab, std::sqrt(static_cast<float>(model.n_embd)));
+  writer.matrix("token_embd.weight", model.n_embd, model.n_vocab,
+                std::sqrt(static_cast<float>(model.n_embd)));
   writer.vector("output_norm.weight", model.n_embd, 1, 0.1f);
   if (!model.tied) writer.matrix("output.weight", model.n_embd, model.n_vocab, 2.5f);
-  if (model.rope_factors) writer.vector("rope_freqs.weight", model.n_embd / model.n_head / 2, 2, 0.3f);
+  if (model.rope_factors)
+    writer.vector("rope_freqs.weight", model.n_embd / model.n_head / 2, 2, 0.3f);
   for (int64_t layer = 0; layer < model.n_layer; ++layer) write_layer(model, writer, layer);
   if (model.edit) model.edit(writer.gguf());
   CHECK(gguf_write_to_file(writer.gguf(), path.c_str(), false));

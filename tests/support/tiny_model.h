@@ -22,7 +22,7 @@ struct TinyModel {
   int64_t n_ctx_train = 8192;
   ggml_type type = GGML_TYPE_F32;  // of matrices; norms and biases stay f32
   bool tied = false;
-  bool rope_factors = false;       // a rope_freqs tensor as Llama 3.1 has it
+  bool rope_factors = false;  // a rope_freqs tensor as Llama 3.1 has it
   uint32_t seed = 1;
   // Larger: more peaked attention and logits.
   float spread = 1.6f;

@@ -9,7 +9,8 @@ std::string layer_name(int64_t layer, const char* name) {
 }
 
 ggml_tensor* rms_norm(const GraphScope& scope, ggml_tensor* x, const std::string& weight) {
-  return ggml_mul(scope.context, ggml_rms_norm(scope.context, x, scope.hp.norm_epsilon), scope.weights.get(weight));
+  return ggml_mul(scope.context, ggml_rms_norm(scope.context, x, scope.hp.norm_epsilon),
+                  scope.weights.get(weight));
 }
 
 ggml_tensor* linear(const GraphScope& scope, ggml_tensor* x, const std::string& stem) {
@@ -23,11 +24,13 @@ Qkv project_qkv(const GraphScope& scope, ggml_tensor* x, int64_t layer, ggml_ten
   const Hyperparameters& hp = scope.hp;
   const int64_t n_tokens = x->ne[1];
   const auto heads = [&](const char* stem, int64_t n_head) {
-    return ggml_reshape_3d(scope.context, linear(scope, x, layer_name(layer, stem)), hp.head_dim, n_head, n_tokens);
+    return ggml_reshape_3d(scope.context, linear(scope, x, layer_name(layer, stem)), hp.head_dim,
+                           n_head, n_tokens);
   };
   const auto rotate = [&](ggml_tensor* rows) {
-    return ggml_rope_ext(scope.context, rows, positions, rope_factors, static_cast<int>(hp.head_dim), hp.rope_type,
-                         static_cast<int>(hp.n_ctx_train), hp.rope_base, hp.rope_scale, 0.0f, 1.0f, 32.0f, 1.0f);
+    return ggml_rope_ext(
+        scope.context, rows, positions, rope_factors, static_cast<int>(hp.head_dim), hp.rope_type,
+        static_cast<int>(hp.n_ctx_train), hp.rope_base, hp.rope_scale, 0.0f, 1.0f, 32.0f, 1.0f);
   };
   return {.q = rotate(heads("attn_q", hp.n_head)),
           .k = rotate(heads("attn_k", hp.n_kv_head)),
@@ -48,8 +51,8 @@ ggml_tensor* build_decoder(const GraphScope& scope, ggml_cgraph* graph, const Gr
   ggml_tensor* x = ggml_get_rows(context, scope.weights.get("token_embd.weight"), inputs.tokens);
   for (int64_t layer = 0; layer < hp.n_layer; ++layer) {
     const bool last = layer == hp.n_layer - 1;
-    const Qkv qkv = project_qkv(scope, rms_norm(scope, x, layer_name(layer, "attn_norm.weight")), layer,
-                                inputs.positions, rope_factors);
+    const Qkv qkv = project_qkv(scope, rms_norm(scope, x, layer_name(layer, "attn_norm.weight")),
+                                layer, inputs.positions, rope_factors);
     const bool output_unused = last && inputs.output_rows == nullptr;
     ggml_tensor* attended = seam.attend(context, graph, layer, qkv.q, qkv.k, qkv.v, output_unused);
     if (output_unused) return nullptr;
@@ -58,7 +61,8 @@ ggml_tensor* build_decoder(const GraphScope& scope, ggml_cgraph* graph, const Gr
       x = ggml_get_rows(context, x, inputs.output_rows);
     }
     x = ggml_add(context, x, linear(scope, attended, layer_name(layer, "attn_output")));
-    x = ggml_add(context, x, swiglu(scope, rms_norm(scope, x, layer_name(layer, "ffn_norm.weight")), layer));
+    x = ggml_add(context, x,
+                 swiglu(scope, rms_norm(scope, x, layer_name(layer, "ffn_norm.weight")), layer));
   }
   x = rms_norm(scope, x, "output_norm.weight");
   ggml_tensor* logits = linear(scope, x, "output");

@@ -5,8 +5,8 @@ namespace {
 
 void complete(const GgufFile&, Hyperparameters& hp) { hp.rope_type = GGML_ROPE_TYPE_NORMAL; }
 
-ggml_tensor* build(const Hyperparameters& hp, const Weights& weights, ggml_context* context, ggml_cgraph* graph,
-                   const GraphInputs& inputs, AttentionSeam& seam) {
+ggml_tensor* build(const Hyperparameters& hp, const Weights& weights, ggml_context* context,
+                   ggml_cgraph* graph, const GraphInputs& inputs, AttentionSeam& seam) {
   return arch::build_decoder({hp, weights, context}, graph, inputs, seam);
 }
 

@@ -1,0 +1,227 @@
+// The built program with the default model, on a short document.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/model_catalogue.h"
+#include "run_program.h"
+
+namespace ctxzip::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kDocument =
+    "The lighthouse of Skarrholm was built in 1874 by Ingrid Vell. It stands on a rock of black "
+    "basalt, 31 metres high, and its lamp burned rape oil until 1902. The keeper kept a goat named "
+    "Admiral, which ate the logbook of 1888.\n\nSince 1967 the light is automatic. The café in the "
+    "old boat house sells waffles – and nothing else – from May to September.\n";
+
+// One cache folder and one zipped file for all tests: the model is linked into it, so that the
+// user's own index stays as it is.
+class CliModel : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    model_ = default_model().path();
+    if (!default_model().installed()) return;
+    folder_ = std::make_unique<ScratchFolder>();
+    fs::create_directories(cache() / "models");
+    fs::create_symlink(model_, cache() / "models" / fs::path(model_).filename());
+    folder_->write("doc.txt", kDocument);
+    zipped_ = run({"zip", "doc.txt", "-o", "doc.ctz", "--ratio", "0.5", "--json"});
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  void SetUp() override {
+    if (!folder_) GTEST_SKIP() << "the default model is not installed: ctxzip model fetch";
+    ASSERT_EQ(zipped_.exit_code, 0) << zipped_.err;
+  }
+
+  static fs::path cache() { return folder_->path() / "cache"; }
+  static ProgramResult run(std::vector<std::string> arguments, const std::string& input = "") {
+    ProgramRun program{.arguments = std::move(arguments), .input = input};
+    return run(program);
+  }
+  static ProgramResult run(ProgramRun& program) {
+    program.folder = folder_->path();
+    program.environment.emplace_back("CTXZIP_CACHE", cache().string());
+    return run_program(program);
+  }
+
+  static std::string model_;
+  static std::unique_ptr<ScratchFolder> folder_;
+  static ProgramResult zipped_;
+};
+
+std::string CliModel::model_;
+std::unique_ptr<ScratchFolder> CliModel::folder_;
+ProgramResult CliModel::zipped_;
+
+TEST_F(CliModel, ZipReportsEveryDocumentedField) {
+  const json report = json::parse(zipped_.out);
+  for (
+      const char* field :
+      {"file",           "file_bytes",    "model",           "model_path",      "model_fingerprint",
+       "method",         "allocation",    "recon_attention", "chunk_tokens",    "row_type",
+       "context_tokens", "prefix_tokens", "pairs_total",     "pairs_kept",      "ratio",
+       "kv_bytes_full",  "kv_bytes_kept", "delta_nll",       "delta_nll_probe", "prefill_s",
+       "score_s",        "check_s",       "compact_s",       "peak_rss_bytes",  "notices"}) {
+    EXPECT_TRUE(report.contains(field)) << field;
+  }
+  EXPECT_EQ(report["file"], "doc.ctz");
+  EXPECT_EQ(report["file_bytes"], fs::file_size(folder_->path() / "doc.ctz"));
+  EXPECT_GT(report["context_tokens"], 50);
+  EXPECT_GT(report["pairs_total"], report["pairs_kept"]);
+  EXPECT_EQ(report["method"], "kvzip");
+}
+
+TEST_F(CliModel, NothingButResultsInAPipe) {
+  EXPECT_EQ(zipped_.err, "");
+  const ProgramResult table = run({"zip", "doc.txt", "-o", "table.ctz"});
+  EXPECT_EQ(table.exit_code, 0);
+  EXPECT_EQ(table.err, "");
+  EXPECT_NE(table.out.find("(the default"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("loss"), std::string::npos) << table.out;
+}
+
+TEST_F(CliModel, ATerminalShowsEstimateAndProgress) {
+  ProgramRun program{.arguments = {"zip", "doc.txt", "-o", "seen.ctz"}, .terminal = true};
+  const ProgramResult result = run(program);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.err.find("of memory"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("prefill"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("100%"), std::string::npos) << result.err;
+}
+
+TEST_F(CliModel, DefaultOutputIsTheTextsNameInThisFolder) {
+  fs::create_directories(folder_->path() / "sub");
+  folder_->write("sub/note.txt", "One two three.\n");
+  EXPECT_EQ(run({"zip", "sub/note.txt"}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(folder_->path() / "note.txt.ctz"));
+}
+
+TEST_F(CliModel, TextComesBack) {
+  EXPECT_EQ(run({"text", "doc.ctz"}).out, kDocument);
+  const json text = json::parse(run({"text", "doc.ctz", "--json"}).out);
+  EXPECT_EQ(text["text"].get<std::string>() + "\n", kDocument);
+}
+
+TEST_F(CliModel, StandardInputAndSeveralFilesAreJoined) {
+  folder_->write("b.txt", "The second text.");
+  const ProgramResult zip = run({"zip", "-", "b.txt", "-o", "joined.ctz"}, "The first text.\n");
+  EXPECT_EQ(zip.exit_code, 0) << zip.err;
+  EXPECT_EQ(run({"text", "joined.ctz"}).out, "The first text.\n\nThe second text.\n");
+}
+
+TEST_F(CliModel, SeveralQuestionsAreAnsweredByThemselves) {
+  const ProgramResult result = run({"ask", "doc.ctz", "Who built it?", "[When, where]",
+                                    "Who built it?", "--max-tokens", "8", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json answers = json::parse(result.out)["answers"];
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_EQ(answers[1]["question"], "[When, where]");
+  EXPECT_EQ(answers[0]["answer"], answers[2]["answer"]);
+  for (const json& answer : answers) {
+    EXPECT_EQ(answer["context_tokens_prefilled"], 0);
+    EXPECT_GT(answer["prompt_tokens"], 0);
+    EXPECT_LE(answer["output_tokens"], 8);
+    EXPECT_GE(answer["tokens_per_s"], 0);
+    EXPECT_TRUE(answer["stop_reason"] == "end" || answer["stop_reason"] == "length");
+  }
+}
+
+TEST_F(CliModel, QuestionsFromStandardInput) {
+  const ProgramResult result =
+      run({"ask", "doc.ctz", "-", "-n", "8"}, "Who built it?\r\n\nWho kept a goat?\n");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out.rfind("Q: Who built it?\nA: ", 0), 0U) << result.out;
+  EXPECT_NE(result.out.find("\n\nQ: Who kept a goat?\nA: "), std::string::npos) << result.out;
+}
+
+TEST_F(CliModel, OneQuestionPrintsTheAnswerAlone) {
+  const ProgramResult result = run({"ask", "doc.ctz", "Who built it?", "-n", "8"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out.find("Q: "), std::string::npos) << result.out;
+  EXPECT_TRUE(result.out.size() > 1 && result.out.back() == '\n') << result.out;
+}
+
+TEST_F(CliModel, InvalidUtf8InAQuestionStaysOutOfTheJson) {
+  const ProgramResult result = run({"ask", "doc.ctz", "caf\xff?", "-n", "2", "--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(json::accept(result.out)) << result.out;
+}
+
+TEST_F(CliModel, ChatTakesOneMessageALine) {
+  const ProgramResult result = run({"chat", "doc.ctz", "-n", "8", "--json"},
+                                   "Who built it?\n\n/reset\nAnd when?\n/quit\nno\n");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json chat = json::parse(result.out);
+  ASSERT_EQ(chat["answers"].size(), 2U);
+  EXPECT_EQ(chat["answers"][1]["question"], "And when?");
+  EXPECT_GT(chat["turn_tokens"], 0);
+  EXPECT_EQ(run({"chat", "doc.ctz", "-n", "2"}, "Hello\n").out.find('>'), std::string::npos);
+}
+
+TEST_F(CliModel, InspectNeedsNoModel) {
+  ProgramRun program{.arguments = {"inspect", "doc.ctz", "--json"}};
+  program.environment = {{"CTXZIP_CACHE", "/nonexistent"}};
+  program.folder = folder_->path();
+  const ProgramResult result = run_program(program);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const json info = json::parse(result.out);
+  const json zip = json::parse(zipped_.out);
+  EXPECT_EQ(info["heads"]["kept"].size(), info["heads"]["n_layer"]);
+  for (const char* field : {"pairs_kept", "kv_bytes_kept", "model_fingerprint", "delta_nll"}) {
+    EXPECT_EQ(info[field], zip[field]) << field;
+  }
+}
+
+TEST_F(CliModel, InspectPrintsTablesAndWords) {
+  EXPECT_NE(run({"inspect", "doc.ctz"}).out.find("layer"), std::string::npos);
+  EXPECT_NE(run({"inspect", "doc.ctz", "--heads"}).out.find("head 2"), std::string::npos);
+  const std::string words = run({"inspect", "doc.ctz", "--words"}).out;
+  EXPECT_NE(words.find("lighthouse"), std::string::npos) << words;
+  EXPECT_EQ(words.find('\x1b'), std::string::npos) << words;
+  const json info = json::parse(run({"inspect", "doc.ctz", "--words", "--json"}).out);
+  std::string joined;
+  for (const json& word : info["words"]) joined += word["text"];
+  EXPECT_EQ(joined + "\n", kDocument);
+}
+
+TEST_F(CliModel, AModelThatIsNotKnownHereIsNamed) {
+  ProgramRun program{.arguments = {"ask", "doc.ctz", "Who?"}};
+  program.folder = folder_->path();
+  program.environment = {{"CTXZIP_CACHE", (folder_->path() / "empty").string()}};
+  const ProgramResult result = run_program(program);
+  EXPECT_EQ(result.exit_code, 1);
+  const json zip = json::parse(zipped_.out);
+  EXPECT_NE(result.err.find(zip["model_fingerprint"].get<std::string>()), std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find("-m"), std::string::npos) << result.err;
+  program.arguments = {"ask", "doc.ctz", "Who?", "-n", "2", "-m", model_};
+  EXPECT_EQ(run_program(program).exit_code, 0);
+}
+
+TEST_F(CliModel, TheModelOfAFileIsFoundAmongTheInstalledOnes) {
+  fs::remove(cache() / "models.json");
+  EXPECT_EQ(run({"ask", "doc.ctz", "Who?", "-n", "2"}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(cache() / "models.json"));
+}
+
+TEST_F(CliModel, InterruptLeavesTheOldFileAndNoOther) {
+  std::string text;
+  for (int copy = 0; copy < 40; ++copy) text += kDocument;
+  folder_->write("long.txt", text);
+  folder_->write("old.ctz", "old");
+  const auto before = folder_->names();
+  ProgramRun program{.arguments = {"zip", "long.txt", "-o", "old.ctz"}, .terminal = true};
+  program.interrupt_after = std::chrono::milliseconds(1500);
+  const ProgramResult result = run(program);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(folder_->read("old.ctz"), "old");
+  EXPECT_EQ(folder_->names(), before);
+}
+
+}  // namespace
+}  // namespace ctxzip::cli

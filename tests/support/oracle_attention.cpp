@@ -1,0 +1,80 @@
+#include "support/oracle_attention.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "core/fail.h"
+
+namespace ctxzip::test {
+
+OracleAttention::OracleAttention(const DenseCache& past, int64_t n_prefix, const KeepSet* kept,
+                                 float scale)
+    : past_(past),
+      n_prefix_(n_prefix),
+      kept_(kept),
+      scale_(scale),
+      leaves_(
+          ggml_init({.mem_size = size_t{256} << 20, .mem_buffer = nullptr, .no_alloc = false})) {
+  CHECK(past.shape().row_type == RowType::kF32);
+}
+
+ggml_tensor* OracleAttention::past_rows(const std::byte* rows) const {
+  ggml_tensor* tensor =
+      ggml_new_tensor_2d(leaves_.get(), GGML_TYPE_F32, past_.shape().head_dim, past_.n_rows());
+  std::memcpy(tensor->data, rows, ggml_nbytes(tensor));
+  return tensor;
+}
+
+ggml_tensor* OracleAttention::mask(int64_t layer, int64_t kv_head, int64_t n_tokens) const {
+  const int64_t n_past = past_.n_rows();
+  ggml_tensor* tensor =
+      ggml_new_tensor_2d(leaves_.get(), GGML_TYPE_F32, n_past + n_tokens, n_tokens);
+  auto* values = static_cast<float*>(tensor->data);
+  for (int64_t token = 0; token < n_tokens; ++token) {
+    float* row = values + token * (n_past + n_tokens);
+    for (int64_t col = 0; col < n_past + n_tokens; ++col) {
+      const bool visible =
+          col >= n_past ? col - n_past <= token : col < n_prefix_ || kept_ == nullptr;
+      row[col] = visible ? 0.0f : -INFINITY;
+    }
+    if (kept_ == nullptr) continue;
+    for (const uint32_t kept : kept_->at(layer, kv_head)) row[n_prefix_ + kept] = 0.0f;
+  }
+  return tensor;
+}
+
+ggml_tensor* OracleAttention::attend(ggml_context* context, ggml_cgraph*, int64_t layer,
+                                     ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
+                                     bool output_unused) {
+  CHECK(!output_unused);
+  const int64_t dim = q->ne[0];
+  const int64_t n_tokens = q->ne[2];
+  const int64_t n_kv_head = k->ne[1];
+  const int64_t group = q->ne[1] / n_kv_head;
+  const auto head_rows = [&](ggml_tensor* tensor, int64_t kv_head) {
+    ggml_tensor* rows = ggml_view_2d(context, tensor, dim, n_tokens, tensor->nb[2],
+                                     static_cast<size_t>(kv_head) * tensor->nb[1]);
+    return ggml_cont(context, rows);
+  };
+  ggml_tensor* out = nullptr;  // (n_head, n_tokens, dim)
+  for (int64_t kv_head = 0; kv_head < n_kv_head; ++kv_head) {
+    ggml_tensor* keys = head_rows(k, kv_head);
+    ggml_tensor* values = head_rows(v, kv_head);
+    if (past_.n_rows() > 0) {
+      keys = ggml_concat(context, past_rows(past_.k_rows(layer, kv_head)), keys, 1);
+      values = ggml_concat(context, past_rows(past_.v_rows(layer, kv_head)), values, 1);
+    }
+    ggml_tensor* queries = ggml_view_3d(context, q, dim, group, n_tokens, q->nb[1], q->nb[2],
+                                        static_cast<size_t>(kv_head * group) * q->nb[1]);
+    queries = ggml_cont(context, ggml_permute(context, queries, 0, 2, 1, 3));
+    ggml_tensor* weights = ggml_soft_max_ext(context, ggml_mul_mat(context, keys, queries),
+                                             mask(layer, kv_head, n_tokens), scale_, 0);
+    ggml_tensor* attended =
+        ggml_mul_mat(context, ggml_cont(context, ggml_transpose(context, values)), weights);
+    out = out == nullptr ? attended : ggml_concat(context, out, attended, 2);
+  }
+  out = ggml_cont(context, ggml_permute(context, out, 0, 2, 1, 3));
+  return ggml_reshape_2d(context, out, dim * n_kv_head * group, n_tokens);
+}
+
+}  // namespace ctxzip::test
