@@ -59,6 +59,7 @@ class Zipper {
   const DenseCache& full_cache() const { return full_; }
   double prefill_seconds() const { return prefill_s_; }
   double score_seconds() const { return score_s_; }
+  double compact_seconds() const { return compact_s_; }
 
  private:
   const detail::ModelState& state() const { return *model_.state(); }

@@ -181,39 +181,48 @@ std::vector<Token> Tokenizer::encode_head(const std::string& head,
 }
 
 PromptLayout Tokenizer::layout(const std::optional<std::string>& system, bool think) const {
+  return has_chat_template() ? templated_layout(system, think) : plain_layout(system);
+}
+
+PromptLayout Tokenizer::templated_layout(const std::optional<std::string>& system,
+                                         bool think) const {
+  std::vector<common_chat_msg> before;
+  if (system) before.push_back(message("system", kSystemMarker));
+  std::optional<RenderedTurns> turns;
+  try {
+    turns = split_rendered(impl_->templates.get(), before, think);
+  } catch (const std::exception& error) {
+    fail(ErrorKind::kUnsupported, "{}: its chat template fails{}: {}", impl_->path,
+         system ? " with a system prompt" : "", error.what());
+  }
+  if (!turns) {
+    fail(ErrorKind::kUnsupported, "{}: its chat template does not pass messages through unchanged",
+         impl_->path);
+  }
+  return {.prefix = with_start_token(encode_head(turns->head, system)),
+          .question = encode_plain("\n\n"),
+          .turn = encode_template(turns->turn),
+          .next_turn = encode_template(turns->next_turn),
+          .templated = true};
+}
+
+PromptLayout Tokenizer::plain_layout(const std::optional<std::string>& system) const {
   PromptLayout layout;
-  layout.templated = has_chat_template();
   std::vector<Token> head;
-  if (layout.templated) {
-    std::vector<common_chat_msg> before;
-    if (system) before.push_back(message("system", kSystemMarker));
-    std::optional<RenderedTurns> turns;
-    try {
-      turns = split_rendered(impl_->templates.get(), before, think);
-    } catch (const std::exception& error) {
-      fail(ErrorKind::kUnsupported, "{}: its chat template fails{}: {}", impl_->path,
-           system ? " with a system prompt" : "", error.what());
-    }
-    if (!turns) {
-      fail(ErrorKind::kUnsupported,
-           "{}: its chat template does not pass messages through unchanged", impl_->path);
-    }
-    head = encode_head(turns->head, system);
-    layout.turn = encode_template(turns->turn);
-    layout.next_turn = encode_template(turns->next_turn);
-    layout.question = encode_plain("\n\n");
-  } else if (has_text_) {
+  if (has_text_) {
     if (system) head = encode_plain(*system + "\n");
     layout.turn = layout.question = layout.next_turn = encode_plain("\n");
   }
-  if (has_text_ && llama_vocab_get_add_bos(vocab())) {
-    // llama-common strips the start token that some templates write; exactly one is wanted.
-    layout.prefix.push_back(llama_vocab_bos(vocab()));
-  }
-  const bool doubled =
-      !layout.prefix.empty() && !head.empty() && head.front() == layout.prefix.front();
-  layout.prefix.insert(layout.prefix.end(), head.begin() + (doubled ? 1 : 0), head.end());
+  layout.prefix = with_start_token(std::move(head));
   return layout;
+}
+
+std::vector<Token> Tokenizer::with_start_token(std::vector<Token> head) const {
+  if (!has_text_ || !llama_vocab_get_add_bos(vocab())) return head;
+  // llama-common strips the start token that some templates write; exactly one is wanted.
+  const Token start = llama_vocab_bos(vocab());
+  if (head.empty() || head.front() != start) head.insert(head.begin(), start);
+  return head;
 }
 
 }  // namespace ctxzip

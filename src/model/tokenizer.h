@@ -52,12 +52,17 @@ class Tokenizer {
   // Renders the chat template once around markers. `system`: absent = the template's own default.
   // Throws Error{kUnsupported} when the template fails or drops the message.
   PromptLayout layout(const std::optional<std::string>& system, bool think) const;
+  // Document, newline, question, newline: for models without a template, and to go without it.
+  PromptLayout plain_layout(const std::optional<std::string>& system) const;
 
   const llama_vocab* vocab() const;
 
  private:
   std::vector<Token> encode_head(const std::string& head,
                                  const std::optional<std::string>& system) const;
+  PromptLayout templated_layout(const std::optional<std::string>& system, bool think) const;
+  // The start token, where the model wants one, and `head`.
+  std::vector<Token> with_start_token(std::vector<Token> head) const;
 
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -1,0 +1,188 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/common_options.h"
+#include "cli/eval_output.h"
+#include "cli/exit_code.h"
+#include "cli/interrupt.h"
+#include "cli/model_catalogue.h"
+#include "cli/model_locator.h"
+#include "cli/progress_bar.h"
+#include "cli/standard_output.h"
+#include "ctxzip/error.h"
+#include "eval/runner.h"
+
+namespace ctxzip::cli {
+namespace {
+
+struct EvalFlags {
+  std::string data;
+  std::string out;
+  std::vector<std::string> methods;
+  OutputOptions output;
+  ModelFlags model;
+  eval::RunOptions run;
+};
+
+std::string method_names() {
+  std::string names;
+  for (const eval::EvalMethod& method : eval::methods()) {
+    names += (names.empty() ? "" : ",") + std::string(method.name);
+  }
+  return names;
+}
+
+std::vector<const eval::EvalMethod*> find_methods(const std::vector<std::string>& names) {
+  std::vector<const eval::EvalMethod*> found;
+  for (const std::string& name : names) {
+    const eval::EvalMethod* const method = eval::find_method(name);
+    if (method == nullptr) {
+      throw CLI::ValidationError("--methods", "'" + name + "' is not one of " + method_names());
+    }
+    found.push_back(method);
+  }
+  return found;
+}
+
+// Answers what the log lacks, showing progress; notes of the engine go to standard error.
+void run_with_progress(const Model& model, const eval::EvalRun& run, eval::RunLog& log,
+                       ProgressBar& bar) {
+  const InterruptScope interrupt;
+  const eval::RunHooks hooks{
+      .progress = [&](int64_t done,
+                      int64_t total) { bar.update("eval", ProgressUnit::kSteps, done, total); },
+      .notice =
+          [&](LogLevel, std::string_view message) {
+            bar.clear();
+            print_note(message);
+          },
+      .cancel = interrupt.token()};
+  try {
+    eval::execute_run(model, run, log, hooks);
+  } catch (const Error& error) {
+    bar.clear();
+    if (error.kind() == ErrorKind::kCancelled) {
+      print_note(fmt::format("{} of {} contexts are done: the same command goes on from there",
+                             log.n_contexts_done(), run.contexts.size()));
+    }
+    throw;
+  }
+  bar.finish();
+}
+
+int run(const eval::Task& task, EvalFlags& flags) {
+  flags.run.methods = find_methods(flags.methods);
+  const std::string path = model_path(flags.model.model);
+  ProgressBar bar;
+  bar.status("loading the model");
+  const Model model = load_model(path, flags.model.load);
+  bar.clear();
+  const eval::EvalRun run = eval::prepare_run(model, task, flags.data, flags.run);
+  eval::RunLog log(flags.out, run.header, run.plan, run.metric_names());
+  EvalResult result{.run = run, .log = flags.out, .n_contexts_before = log.n_contexts_done()};
+  result.warnings = eval_warnings(run, model.info());
+  for (const std::string& warning : result.warnings) print_note(warning);
+  if (result.n_contexts_before > 0) {
+    print_note(fmt::format("{} of {} contexts were done before and are not run again",
+                           result.n_contexts_before, run.contexts.size()));
+  }
+  run_with_progress(model, run, log, bar);
+  result.variants = eval::summarise(log.records(), run.metric_names(), flags.run.seed);
+  if (flags.output.json) {
+    print_json(eval_json(result));
+  } else {
+    print_out(eval_table(result));
+  }
+  return kExitOk;
+}
+
+void add_method_flags(CLI::App& app, EvalFlags& flags) {
+  constexpr const char* kGroup = "Methods";
+  eval::RunOptions& run = flags.run;
+  app.add_option("--methods", flags.methods, "What is compared, separated by commas")
+      ->type_name(method_names())
+      ->delimiter(',')
+      ->default_val(std::vector<std::string>{"full", "kvzip", "random"})
+      ->group(kGroup);
+  app.add_option("--ratios", run.ratios, "Shares of the cache to keep, separated by commas")
+      ->type_name("R,R...")
+      ->delimiter(',')
+      ->default_val(std::vector<double>{0.3})
+      ->group(kGroup);
+  add_choice<Allocation>(
+      app, "--allocation",
+      {{"global", Allocation::kGlobal},
+       {"layer", Allocation::kLayer},
+       {"uniform", Allocation::kUniform}},
+      [&](Allocation allocation) { run.allocation = allocation; },
+      "Who shares the budget: all heads, the heads of a layer, nobody (default: global)")
+      ->group(kGroup);
+  add_choice<ReconAttention>(
+      app, "--recon-attention",
+      {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},
+      [&](ReconAttention attention) { run.recon_attention = attention; },
+      "Scoring sees the whole text, or one chunk (faster) (default: full)")
+      ->group(kGroup);
+  add_integer(
+      app, "--chunk", {.min = 1}, [&](int64_t n) { run.chunk_tokens = n; },
+      fmt::format("Tokens per scoring chunk (default: {})", run.chunk_tokens))
+      ->group(kGroup);
+  add_integer(
+      app, "--seed", {}, [&](int64_t n) { run.seed = static_cast<uint64_t>(n); },
+      "Seed of random and of the intervals (default: 0)")
+      ->group(kGroup);
+}
+
+Run add_task(CLI::App& app, const eval::Task& task) {
+  auto flags = std::make_shared<EvalFlags>();
+  app.add_option("--data", flags->data, std::string("The data: ") + task.data_format)
+      ->required()
+      ->type_name("FILE");
+  app.add_option(
+         "-o,--out", flags->out,
+         "Answers are added to this file, one JSON object a line; an unfinished one goes on")
+      ->required()
+      ->type_name("RUN.jsonl");
+  add_integer(
+      app, "-n,--contexts", {.min = 1}, [flags](int64_t n) { flags->run.n_contexts = n; },
+      "Contexts to use, each with all its questions (default: all)");
+  add_integer(
+      app, "--max-tokens", {.min = 1}, [flags](int64_t n) { flags->run.max_tokens = n; },
+      fmt::format("Longest answer, in tokens (default: {})", flags->run.max_tokens));
+  app.add_flag_callback(
+      "--no-template", [flags] { flags->run.chat_template = false; },
+      "Plain text instead of the model's chat template: lowers most scores");
+  add_model_options(app, flags->model, std::string(default_model().name));
+  add_method_flags(app, *flags);
+  add_output_options(app, flags->output);
+  app.footer(
+      fmt::format("Examples:\n"
+                  "  ctxzip eval {0} --data dev.json -n 30 --ratios 0.3,0.5 --out run.jsonl\n"
+                  "  ctxzip eval {0} --data dev.json -m qwen2.5-coder-1.5b --methods full,kvzip "
+                  "--out q.jsonl --json",
+                  task.name));
+  return [flags, task] { return run(task, *flags); };
+}
+
+}  // namespace
+
+Run add_eval(CLI::App& app) {
+  app.require_subcommand(1);
+  app.footer("Each task explains itself: ctxzip eval squad --help");
+  std::vector<std::pair<CLI::App*, Run>> tasks;
+  for (const eval::Task& task : eval::tasks()) {
+    CLI::App* const sub = app.add_subcommand(task.name, task.summary);
+    tasks.emplace_back(sub, add_task(*sub, task));
+  }
+  return [tasks] {
+    for (const auto& [sub, run] : tasks) {
+      if (sub->parsed()) return run();
+    }
+    return kExitUsage;
+  };
+}
+
+}  // namespace ctxzip::cli

@@ -1,0 +1,29 @@
+// What `ctxzip eval` prints at its end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/json_output.h"
+#include "ctxzip/model.h"
+#include "eval/runner.h"
+#include "eval/summary.h"
+
+namespace ctxzip::cli {
+
+struct EvalResult {
+  const eval::EvalRun& run;
+  std::string log;  // the JSONL file
+  size_t n_contexts_before = 0;
+  std::vector<std::string> warnings = {};
+  std::vector<eval::VariantSummary> variants = {};
+};
+
+// What a reader of the figures should know.
+std::vector<std::string> eval_warnings(const eval::EvalRun& run, const ModelInfo& model);
+
+std::string eval_table(const EvalResult& result);
+// Stable fields: docs/eval.md.
+Json eval_json(const EvalResult& result);
+
+}  // namespace ctxzip::cli

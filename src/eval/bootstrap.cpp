@@ -1,0 +1,55 @@
+#include "eval/bootstrap.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <vector>
+
+namespace ctxzip::eval {
+namespace {
+
+// Between the two nearest ranks of ascending values.
+double quantile(const std::vector<double>& values, double q) {
+  const double rank = q * static_cast<double>(values.size() - 1);
+  const size_t below = static_cast<size_t>(rank);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  const double weight = rank - static_cast<double>(below);
+  return values[below] * (1 - weight) + values[above] * weight;
+}
+
+// std::uniform_int_distribution differs between standard libraries; this does not. The bias of at
+// most n / 2^64 does not matter here.
+size_t draw_below(std::mt19937_64& random, size_t n) { return static_cast<size_t>(random() % n); }
+
+}  // namespace
+
+std::optional<double> ratio_of_sums(std::span<const Share> shares) {
+  Share sum;
+  for (const Share& share : shares) {
+    sum.numerator += share.numerator;
+    sum.denominator += share.denominator;
+  }
+  if (sum.denominator == 0) return std::nullopt;
+  return sum.numerator / sum.denominator;
+}
+
+std::optional<Interval> bootstrap_interval(std::span<const Share> shares, uint64_t seed) {
+  if (shares.size() < 2) return std::nullopt;
+  std::mt19937_64 random(seed);
+  std::vector<double> ratios;
+  ratios.reserve(kResamples);
+  for (int resample = 0; resample < kResamples; ++resample) {
+    Share sum;
+    for (size_t draw = 0; draw < shares.size(); ++draw) {
+      const Share& share = shares[draw_below(random, shares.size())];
+      sum.numerator += share.numerator;
+      sum.denominator += share.denominator;
+    }
+    if (sum.denominator != 0) ratios.push_back(sum.numerator / sum.denominator);
+  }
+  if (ratios.empty()) return std::nullopt;
+  std::sort(ratios.begin(), ratios.end());
+  return Interval{quantile(ratios, 0.025), quantile(ratios, 0.975)};
+}
+
+}  // namespace ctxzip::eval

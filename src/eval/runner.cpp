@@ -1,0 +1,300 @@
+#include "eval/runner.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/fail.h"
+#include "core/file.h"
+#include "core/hash.h"
+#include "ctxzip/session.h"
+#include "ctxzip_version.h"
+#include "engine/document_text.h"
+#include "engine/zipper.h"
+#include "select/select.h"
+
+namespace ctxzip::eval {
+namespace {
+
+constexpr int64_t kLogVersion = 1;
+
+const char* name_of(Allocation allocation) {
+  switch (allocation) {
+    case Allocation::kGlobal:
+      return "global";
+    case Allocation::kLayer:
+      return "layer";
+    case Allocation::kUniform:
+      return "uniform";
+  }
+  return "unknown";
+}
+
+const char* name_of(ReconAttention attention) {
+  return attention == ReconAttention::kFull ? "full" : "local";
+}
+
+void check_options(const RunOptions& options) {
+  if (options.methods.empty())
+    fail(ErrorKind::kInvalidArgument, "no method is given: expected at least one");
+  if (options.max_tokens < 1) {
+    fail(ErrorKind::kInvalidArgument, "max tokens is {}: expected at least 1", options.max_tokens);
+  }
+  bool needs_ratio = false;
+  for (size_t at = 0; at < options.methods.size(); ++at) {
+    const EvalMethod* const method = options.methods[at];
+    needs_ratio |= method->scores.has_value();
+    if (std::count(options.methods.begin(), options.methods.end(), method) > 1) {
+      fail(ErrorKind::kInvalidArgument, "method {} is given twice", method->name);
+    }
+  }
+  if (needs_ratio && options.ratios.empty()) {
+    fail(ErrorKind::kInvalidArgument, "no ratio is given: expected at least one");
+  }
+  for (const double ratio : options.ratios) {
+    if (!(ratio > 0 && ratio <= 1)) {
+      fail(ErrorKind::kInvalidArgument, "a ratio of {}: expected more than 0 and at most 1", ratio);
+    }
+    if (std::count(options.ratios.begin(), options.ratios.end(), ratio) > 1) {
+      fail(ErrorKind::kInvalidArgument, "ratio {} is given twice", ratio);
+    }
+  }
+}
+
+RunPlan plan_records(const std::vector<EvalContext>& contexts, const std::vector<Variant>& all) {
+  RunPlan plan;
+  for (const EvalContext& context : contexts) {
+    std::vector<RecordKey> keys;
+    for (const Variant& variant : all) {
+      for (const EvalQuestion& question : context.questions) {
+        keys.push_back({context.id, question.id, variant.method->name, variant.ratio});
+      }
+    }
+    plan.push_back(std::move(keys));
+  }
+  return plan;
+}
+
+Json data_json(const std::string& path) {
+  const MappedFile file(path);
+  return {{"file", std::filesystem::path(path).filename().string()},
+          {"bytes", file.bytes().size()},
+          {"xxhash64", to_hex(hash64(file.bytes()))}};
+}
+
+Json header_json(const Model& model, const EvalRun& run, const std::string& data_path) {
+  const RunOptions& options = run.options;
+  Json methods = Json::array();
+  for (const EvalMethod* method : options.methods) methods.push_back(method->name);
+  return {
+      {"record", "header"},
+      {"format", "ctxzip-eval"},
+      {"format_version", kLogVersion},
+      {"ctxzip", CTXZIP_VERSION},
+      {"task", run.task.name},
+      {"instruction", run.task.instruction},
+      {"metrics", run.metric_names()},
+      {"model",
+       {{"name", model.info().name},
+        {"architecture", model.info().architecture},
+        {"fingerprint", model.info().fingerprint}}},
+      {"data", data_json(data_path)},
+      {"methods", methods},
+      {"ratios", options.ratios},
+      {"n_contexts", run.contexts.size()},
+      {"n_questions", run.n_questions()},
+      {"max_tokens", options.max_tokens},
+      {"seed", options.seed},
+      {"allocation", name_of(options.allocation)},
+      {"recon_attention", name_of(options.recon_attention)},
+      {"chunk_tokens", options.chunk_tokens},
+      {"chat_template", options.chat_template},
+      // Each question is asked alone over the untouched context: no earlier turn, neither the
+      // model's own answer nor the right one, is in the cache.
+      {"turns", "independent"},
+      {"sampling", "greedy"},
+  };
+}
+
+ZipOptions zip_options(const RunOptions& options, size_t context_number, const RunHooks& hooks) {
+  ZipOptions zip;
+  zip.allocation = options.allocation;
+  zip.recon_attention = options.recon_attention;
+  zip.chunk_tokens = options.chunk_tokens;
+  zip.self_check = false;
+  // Contexts of equal length would lose the same places otherwise.
+  zip.seed = options.seed + context_number;
+  zip.notice = hooks.notice;
+  zip.cancel = hooks.cancel;
+  return zip;
+}
+
+ZipPlan plan_context(const detail::ModelState& model, const EvalContext& context,
+                     bool chat_template, const ZipOptions& options) {
+  if (chat_template) return plan_zip(model, context.text, options);
+  return plan_zip(model, model.tokenizer.plain_layout(std::nullopt),
+                  model.tokenizer.encode_plain(normalise_document(context.text).text), options);
+}
+
+// Counts answers and tells the hooks.
+class Progress {
+ public:
+  Progress(const RunHooks& hooks, int64_t total) : hooks_(hooks), total_(total) { report(); }
+  void answered() {
+    ++done_;
+    report();
+  }
+
+ private:
+  void report() const {
+    if (hooks_.progress) hooks_.progress(done_, total_);
+  }
+  const RunHooks& hooks_;
+  int64_t done_ = 0;
+  int64_t total_;
+};
+
+void stop_if_cancelled(const RunHooks& hooks) {
+  if (hooks.cancel != nullptr && hooks.cancel->cancelled())
+    fail(ErrorKind::kCancelled, "interrupted");
+}
+
+// One context under all variants.
+class ContextRun {
+ public:
+  ContextRun(const Model& model, const EvalRun& run, size_t number, const RunHooks& hooks)
+      : model_(model),
+        run_(run),
+        context_(run.contexts[number]),
+        hooks_(hooks),
+        zipper_(model,
+                plan_context(*model.state(), context_, run.options.chat_template,
+                             zip_options(run.options, number, hooks)),
+                zip_options(run.options, number, hooks)) {}
+
+  std::vector<AnswerRecord> records(Progress& progress) {
+    zipper_.prefill();
+    std::vector<AnswerRecord> all;
+    for (const Variant& variant : variants(run_.options)) ask_all(variant, progress, all);
+    return all;
+  }
+
+ private:
+  void ask_all(const Variant& variant, Progress& progress, std::vector<AnswerRecord>& all);
+  KeepSet select(const Variant& variant);
+
+  const Model& model_;
+  const EvalRun& run_;
+  const EvalContext& context_;
+  const RunHooks& hooks_;
+  Zipper zipper_;
+  std::map<Method, double> score_s_;
+};
+
+KeepSet ContextRun::select(const Variant& variant) {
+  if (!variant.method->scores) {
+    const KvShape& shape = zipper_.full_cache().shape();
+    return keep_all(shape.n_layer, shape.n_kv_head, zipper_.plan().n_context());
+  }
+  const Method method = *variant.method->scores;
+  if (!score_s_.contains(method) && !zipper_.plan().too_short) {
+    const double before = zipper_.score_seconds();
+    zipper_.scores(method);
+    score_s_[method] = zipper_.score_seconds() - before;
+  }
+  Budget budget;
+  budget.ratio = variant.ratio;
+  return zipper_.select(method, budget, run_.options.allocation);
+}
+
+void ContextRun::ask_all(const Variant& variant, Progress& progress,
+                         std::vector<AnswerRecord>& all) {
+  const KeepSet kept = select(variant);
+  const Method method = variant.method->scores.value_or(Method::kKvzip);
+  const double compact_before = zipper_.compact_seconds();
+  const Context zipped = zipper_.copy(method, run_.options.allocation, kept);
+  const ZipReport& report = zipped.report();
+  AnswerRecord record{
+      .key = {.context = context_.id, .method = variant.method->name, .ratio = variant.ratio},
+      .context_tokens = report.context_tokens,
+      .pairs_kept = report.pairs_kept,
+      .pairs_total = report.pairs_total,
+      .kv_bytes = report.kv_bytes_kept,
+      .kv_bytes_full = report.kv_bytes_full};
+  record.times.prefill_s = zipper_.prefill_seconds();
+  record.times.score_s = variant.method->scores ? score_s_[method] : 0;
+  record.times.compact_s = zipper_.compact_seconds() - compact_before;
+  record.times.n_threads = model_.state()->options.n_threads;
+  AskOptions ask;
+  ask.max_tokens = run_.options.max_tokens;
+  ask.cancel = hooks_.cancel;
+  Session session(zipped);
+  for (const EvalQuestion& question : context_.questions) {
+    const Answer answer = session.ask(question_prompt(run_.task, question), ask);
+    stop_if_cancelled(hooks_);
+    record.key.question = question.id;
+    record.output = answer.text;
+    record.gold = question.answers;
+    record.scores.clear();
+    for (const Metric& metric : run_.task.metrics) {
+      record.scores.push_back(metric.score(answer.text, question.answers));
+    }
+    record.output_tokens = answer.output_tokens;
+    record.stop_reason = stop_reason_name(answer.stop_reason);
+    record.times.prompt_s = answer.prompt_s;
+    record.times.decode_s = answer.decode_s;
+    all.push_back(record);
+    progress.answered();
+  }
+}
+
+}  // namespace
+
+int64_t EvalRun::n_questions() const {
+  int64_t n = 0;
+  for (const EvalContext& context : contexts) n += static_cast<int64_t>(context.questions.size());
+  return n;
+}
+
+std::vector<std::string> EvalRun::metric_names() const {
+  std::vector<std::string> names;
+  for (const Metric& metric : task.metrics) names.emplace_back(metric.name);
+  return names;
+}
+
+std::vector<Variant> variants(const RunOptions& options) {
+  std::vector<Variant> all;
+  for (const EvalMethod* method : options.methods) {
+    if (!method->scores) {
+      all.push_back({method, 1});
+      continue;
+    }
+    for (const double ratio : options.ratios) all.push_back({method, ratio});
+  }
+  return all;
+}
+
+EvalRun prepare_run(const Model& model, const Task& task, const std::string& data_path,
+                    const RunOptions& options) {
+  check_options(options);
+  TaskData data = task.load(data_path);
+  EvalRun run{.task = task,
+              .options = options,
+              .contexts = pick_contexts(std::move(data.contexts), options.n_contexts),
+              .n_skipped = data.n_skipped};
+  run.plan = plan_records(run.contexts, variants(options));
+  run.header = header_json(model, run, data_path);
+  return run;
+}
+
+void execute_run(const Model& model, const EvalRun& run, RunLog& log, const RunHooks& hooks) {
+  int64_t n_answers = 0;
+  for (size_t number = log.n_contexts_done(); number < run.plan.size(); ++number) {
+    n_answers += static_cast<int64_t>(run.plan[number].size());
+  }
+  Progress progress(hooks, n_answers);
+  for (size_t number = log.n_contexts_done(); number < run.contexts.size(); ++number) {
+    log.append_context(ContextRun(model, run, number, hooks).records(progress));
+  }
+}
+
+}  // namespace ctxzip::eval

@@ -1,0 +1,64 @@
+// Runs a task: each context is prefilled once, scored once a method, really evicted at every ratio,
+// and asked all its questions.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ctxzip/model.h"
+#include "ctxzip/progress.h"
+#include "ctxzip/zip.h"
+#include "eval/method.h"
+#include "eval/record.h"
+#include "eval/run_log.h"
+#include "eval/task.h"
+
+namespace ctxzip::eval {
+
+// What decides the answers; all of it is in the log's header.
+struct RunOptions {
+  std::vector<const EvalMethod*> methods;
+  std::vector<double> ratios;
+  int64_t n_contexts = 0;  // 0: all
+  int64_t max_tokens = 32;
+  uint64_t seed = 0;  // of random methods and of the intervals
+  Allocation allocation = Allocation::kGlobal;
+  ReconAttention recon_attention = ReconAttention::kFull;
+  int64_t chunk_tokens = 2048;
+  bool chat_template = true;  // false: document, newline, question, newline
+};
+
+struct RunHooks {
+  // Answers done and to do in this call, which may have started with some contexts already done.
+  std::function<void(int64_t done, int64_t total)> progress;
+  LogFn notice;
+  const CancelToken* cancel = nullptr;
+};
+
+// Everything a run consists of before it computes anything.
+struct EvalRun {
+  Task task;
+  RunOptions options;
+  std::vector<EvalContext> contexts;
+  int64_t n_skipped = 0;  // questions of the data file without an answer
+  Json header = {};
+  RunPlan plan = {};
+
+  int64_t n_questions() const;
+  std::vector<std::string> metric_names() const;
+};
+
+// Loads the data and describes the run. Throws Error: kInvalidArgument (options) and as Task::load.
+EvalRun prepare_run(const Model& model, const Task& task, const std::string& data_path,
+                    const RunOptions& options);
+
+// Methods x ratios; a method that keeps everything comes once. In the order given.
+std::vector<Variant> variants(const RunOptions& options);
+
+// Asks what the log does not hold yet. Throws Error, kCancelled when stopped: the log then holds
+// all whole contexts.
+void execute_run(const Model& model, const EvalRun& run, RunLog& log, const RunHooks& hooks);
+
+}  // namespace ctxzip::eval
