@@ -38,7 +38,7 @@ unit-asan: setup
 	@cmake -G Ninja -B $(ASAN_BUILD) -DCTXZIP_SANITIZE=address,undefined -DCTXZIP_BUILD_BENCH=OFF > $(ASAN_BUILD)-configure.log 2>&1 || { cat $(ASAN_BUILD)-configure.log; exit 1; }
 	@mv -f $(ASAN_BUILD)-configure.log $(ASAN_BUILD)/configure.log
 	@ninja -C $(ASAN_BUILD) -j $(JOBS) sanitized_tests
-	@ASAN_OPTIONS=detect_container_overflow=0 ctest --test-dir $(ASAN_BUILD) -L sanitized --output-on-failure
+	@ASAN_OPTIONS=detect_container_overflow=0 ctest --test-dir $(ASAN_BUILD) -L sanitized -j $(JOBS) --output-on-failure
 
 bench: configure
 	@ninja -C $(BUILD) -j $(JOBS) bench_kernels bench_decode

@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "attention/segment_table.h"
-#include "core/log.h"
+#include "ctxzip/error.h"
 #include "engine/zipper.h"
 #include "support/engine_run.h"
 #include "support/libllama.h"

@@ -7,7 +7,7 @@ function(ctxzip_target_options target)
   endif()
   if(CTXZIP_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${CTXZIP_SANITIZE} -fno-omit-frame-pointer
-      -fno-sanitize-recover=all)
+      -fno-sanitize-recover=all -O1)
     target_link_options(${target} PUBLIC -fsanitize=${CTXZIP_SANITIZE})
   endif()
 endfunction()

@@ -27,8 +27,8 @@ struct SamplingOptions {
 struct AskOptions {
   int64_t max_tokens = 256;
   SamplingOptions sampling = {};
-  std::vector<std::string> stop =
-      {};              // generation ends before the first of these; not part of the text
+  // Generation ends before the first of these; it is not part of the text.
+  std::vector<std::string> stop = {};
   bool think = false;  // let a reasoning template think
   // Called with whole UTF-8 characters as they become certain (never part of a stop string); the
   // pieces together are Answer::text. Return false to stop (StopReason::kCancelled).

@@ -20,7 +20,10 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
 std::string read_all(std::FILE* file, const std::string& name) {
   std::string text;
   char buffer[1 << 16];
-  while (const size_t n = std::fread(buffer, 1, sizeof buffer, file)) text.append(buffer, n);
+  // Not until fread gives nothing: a terminal would then have to end the text twice.
+  while (std::feof(file) == 0 && std::ferror(file) == 0) {
+    text.append(buffer, std::fread(buffer, 1, sizeof buffer, file));
+  }
   if (std::ferror(file) != 0) {
     fail(ErrorKind::kIo, "{}: cannot be read: {}", name, std::strerror(errno));
   }

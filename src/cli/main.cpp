@@ -88,7 +88,9 @@ int run_command(CLI::App& app, const std::vector<Entry>& entries) {
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error);
   } catch (const Error& error) {
-    return failure(app, kind_name(error.kind()), error.what(), exit_code(error.kind()));
+    const bool cancelled = error.kind() == ErrorKind::kCancelled;
+    return failure(app, kind_name(error.kind()), cancelled ? "interrupted" : error.what(),
+                   exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
     return failure(app, kind_name(ErrorKind::kOutOfMemory), "out of memory", kExitFailed);
   } catch (const std::exception& error) {

@@ -59,6 +59,7 @@ class FetchFolder {
   void remove() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
+    fs::remove(path_.parent_path(), ignored);  // if no other fetch is there
   }
 
  private:

@@ -15,7 +15,7 @@ namespace {
 // Quantised weights on one core with AVX2 and nothing newer.
 constexpr double kGuessFlopsPerThreadS = 25e9;
 // Fixed costs dominate below, and would be learnt as a slow machine.
-constexpr double kLearnAboveSeconds = 1;
+constexpr int64_t kLearnFromTokens = 512;
 
 double threads(int n_threads) {
   return n_threads > 0 ? n_threads : std::max(1U, std::thread::hardware_concurrency());
@@ -60,7 +60,7 @@ std::optional<std::string> memory_warning(const ZipEstimate& estimate) {
 void learn_speed(const ZipEstimate& estimate, const ZipReport& report, const Model& model,
                  int n_threads) {
   const double seconds = report.prefill_s + report.score_s;
-  if (seconds < kLearnAboveSeconds) return;
+  if (seconds <= 0 || estimate.context_tokens < kLearnFromTokens) return;
   remember_speed(model.info().fingerprint, estimate.flops / (seconds * threads(n_threads)));
 }
 

@@ -39,7 +39,9 @@ class CliModel : public testing::Test {
   }
 
   static fs::path cache() { return folder_->path() / "cache"; }
+  // One thread: a busy machine would make several wait for each other.
   static ProgramResult run(std::vector<std::string> arguments, const std::string& input = "") {
+    arguments.insert(arguments.end(), {"--threads", "1"});
     ProgramRun program{.arguments = std::move(arguments), .input = input};
     return run(program);
   }
@@ -86,7 +88,8 @@ TEST_F(CliModel, NothingButResultsInAPipe) {
 }
 
 TEST_F(CliModel, ATerminalShowsEstimateAndProgress) {
-  ProgramRun program{.arguments = {"zip", "doc.txt", "-o", "seen.ctz"}, .terminal = true};
+  ProgramRun program{.arguments = {"zip", "doc.txt", "-o", "seen.ctz", "-t", "1"},
+                     .terminal = true};
   const ProgramResult result = run(program);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.err.find("of memory"), std::string::npos) << result.err;
@@ -215,7 +218,8 @@ TEST_F(CliModel, InterruptLeavesTheOldFileAndNoOther) {
   folder_->write("long.txt", text);
   folder_->write("old.ctz", "old");
   const auto before = folder_->names();
-  ProgramRun program{.arguments = {"zip", "long.txt", "-o", "old.ctz"}, .terminal = true};
+  ProgramRun program{.arguments = {"zip", "long.txt", "-o", "old.ctz", "-t", "1"},
+                     .terminal = true};
   program.interrupt_after = std::chrono::milliseconds(1500);
   const ProgramResult result = run(program);
   EXPECT_EQ(result.exit_code, 130) << result.err;

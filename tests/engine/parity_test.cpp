@@ -2,7 +2,11 @@
 // activations, so exactness is only asked of f32 models).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "support/engine_run.h"
 #include "support/libllama.h"
@@ -60,6 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, ParityF32,
                          testing::Combine(testing::Values("llama", "qwen2"),
                                           testing::Values(1, 7, 512)));
 
+// With f16 rows and f16 or f32 weights the rows' rounding is all there is.
 class ParityTypes : public testing::TestWithParam<std::tuple<const char*, ggml_type>> {};
 
 TEST_P(ParityTypes, CloseToLibllama) {
@@ -71,8 +76,7 @@ TEST_P(ParityTypes, CloseToLibllama) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ParityTypes,
                          testing::Combine(testing::Values("llama", "qwen2"),
-                                          testing::Values(GGML_TYPE_F32, GGML_TYPE_F16,
-                                                          GGML_TYPE_Q8_0)));
+                                          testing::Values(GGML_TYPE_F32, GGML_TYPE_F16)));
 
 TEST(Parity, RopeFactors) {
   const std::string path = temp_path("factors.gguf");
@@ -80,32 +84,83 @@ TEST(Parity, RopeFactors) {
   EXPECT_LE(against_libllama(path, true, 512).mean_kl, 1e-6);
 }
 
+// Products of quantised weights round their activations to int8, so a last bit that differs
+// upstream becomes a visible step downstream: libllama with flash attention differs from libllama
+// without by as much. That difference is the yardstick where it is above the fixed bound.
+struct Noise {
+  LogitDifference ours;      // against libllama without flash attention
+  LogitDifference libllama;  // with against without
+};
+
+Noise measure_noise(const std::string& path, std::span<const Token> tokens) {
+  const std::vector<float> plain = Libllama(path, {.f32_cache = false}).feed(tokens, 512);
+  const std::vector<float> flash =
+      Libllama(path, {.f32_cache = false, .flash_attention = true}).feed(tokens, 512);
+  const Model model = Model::load(path, {.n_threads = 2});
+  const SegmentTable nothing(kv_shape(*model.state()));
+  const std::vector<float> ours = TailRun(model, nothing, 0).feed(tokens, 512);
+  const Noise noise = {compare_logits(plain, ours, model.info().n_vocab),
+                       compare_logits(plain, flash, model.info().n_vocab)};
+  std::printf("mean KL %.3g (libllama against itself %.3g), top-1 agreement %.4f (%.4f)\n",
+              noise.ours.mean_kl, noise.libllama.mean_kl, noise.ours.top1_agreement,
+              noise.libllama.top1_agreement);
+  return noise;
+}
+
+constexpr double kNoiseFactor = 1.5;     // two samples of the same noise
+constexpr double kTop1Allowance = 0.03;  // of a few hundred tokens
+
+class ParityQ8 : public testing::TestWithParam<const char*> {};
+
+TEST_P(ParityQ8, WithinLibllamasOwnNoise) {
+  const std::string path = temp_path("q8.gguf");
+  write_tiny_model({.architecture = GetParam(), .type = GGML_TYPE_Q8_0}, path);
+  const Noise noise = measure_noise(path, random_tokens(kPrefillTokens, 256, 7));
+  EXPECT_LE(noise.ours.mean_kl, std::max(1e-4, kNoiseFactor * noise.libllama.mean_kl));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ParityQ8, testing::Values("llama", "qwen2"));
+
+std::vector<Token> sample_tokens(const Model& model, size_t n) {
+  std::ifstream file(data_path("sample.txt"));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<Token> tokens = model.tokenize(text);
+  tokens.resize(std::min(n, tokens.size()));
+  return tokens;
+}
+
 class ParityReal : public testing::TestWithParam<const char*> {};
 
-TEST_P(ParityReal, CloseToLibllama) {
+TEST_P(ParityReal, WithinLibllamasOwnNoise) {
   CTXZIP_NEEDS_MODEL(GetParam());
   const std::string path = model_path(GetParam());
-  const Model model = Model::load(path, {.n_threads = 2});
-  const auto text_tokens = model.tokenize(
-      "The lighthouse at Kettle Point was built in 1878 by Anna Breck. It stands 31 metres tall "
-      "and is painted white. "
-      "Every evening its keeper climbs 164 steps, winds the clockwork and lights the lamp. In 1931 "
-      "the lamp was "
-      "replaced by an electric one, and the keeper's house became a small museum of the sea.");
-  Libllama oracle(path, {.f32_cache = false, .flash_attention = true});
-  const std::vector<float> expected = oracle.feed(text_tokens, 512);
-  const SegmentTable nothing(kv_shape(*model.state()));
-  TailRun run(model, nothing, 0);
-  const std::vector<float> found = run.feed(text_tokens, 512);
-  const LogitDifference difference = compare_logits(expected, found, model.info().n_vocab);
-  std::printf("mean KL %.3g, top-1 agreement %.4f\n", difference.mean_kl,
-              difference.top1_agreement);
-  EXPECT_LE(difference.mean_kl, 1e-3);
-  EXPECT_GE(difference.top1_agreement, 0.99);
+  const Noise noise = measure_noise(path, sample_tokens(Model::load(path), 200));
+  EXPECT_LE(noise.ours.mean_kl, std::max(1e-3, kNoiseFactor * noise.libllama.mean_kl));
+  EXPECT_GE(noise.ours.top1_agreement,
+            std::min(0.99, noise.libllama.top1_agreement - kTop1Allowance));
 }
 
 INSTANTIATE_TEST_SUITE_P(Installed, ParityReal,
                          testing::Values(kSmolLm2, "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"));
+
+// The real model without the noise: the same weights as f32.
+TEST(ParitySmolLm2, DequantisedEqualsLibllama) {
+  CTXZIP_NEEDS_MODEL(kSmolLm2);
+  const std::string path = temp_path("dequantised.gguf");
+  dequantise_model(model_path(kSmolLm2), path);
+  const Model model = Model::load(path, {.n_threads = 2, .f32_rows = true});
+  const std::vector<Token> tokens = sample_tokens(model, 128);
+  const std::vector<float> expected = Libllama(path, {}).feed(tokens, 512);
+  const SegmentTable nothing(kv_shape(*model.state()));
+  const LogitDifference difference =
+      compare_logits(expected, TailRun(model, nothing, 0).feed(tokens, 512), model.info().n_vocab);
+  std::printf("mean KL %.3g, max |delta logit| %.3g, top-1 agreement %.4f\n", difference.mean_kl,
+              difference.max_delta, difference.top1_agreement);
+  EXPECT_LE(difference.mean_kl, 1e-6);
+  EXPECT_LE(difference.max_delta, kMaxLogitDelta);
+  EXPECT_GE(difference.top1_agreement, 0.99);
+  std::filesystem::remove(path);
+}
 
 }  // namespace
 }  // namespace ctxzip::test

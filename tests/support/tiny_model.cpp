@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <random>
 #include <vector>
@@ -116,6 +117,31 @@ void write_tiny_model(const TinyModel& model, const std::string& path) {
   for (int64_t layer = 0; layer < model.n_layer; ++layer) write_layer(model, writer, layer);
   if (model.edit) model.edit(writer.gguf());
   CHECK(gguf_write_to_file(writer.gguf(), path.c_str(), false));
+}
+
+void dequantise_model(const std::string& from, const std::string& to) {
+  ggml_context* raw = nullptr;
+  const std::unique_ptr<gguf_context, decltype(&gguf_free)> source(
+      gguf_init_from_file(from.c_str(), {.no_alloc = false, .ctx = &raw}), &gguf_free);
+  CHECK(source != nullptr);
+  const ggml_context_ptr weights(raw);
+  const std::unique_ptr<gguf_context, decltype(&gguf_free)> target(gguf_init_empty(), &gguf_free);
+  gguf_set_kv(target.get(), source.get());
+  const ggml_context_ptr floats(
+      ggml_init({.mem_size = size_t{1} << 30, .mem_buffer = nullptr, .no_alloc = false}));
+  for (int64_t id = 0; id < gguf_get_n_tensors(source.get()); ++id) {
+    ggml_tensor* tensor = ggml_get_tensor(weights.get(), gguf_get_tensor_name(source.get(), id));
+    ggml_tensor* copy = ggml_new_tensor(floats.get(), GGML_TYPE_F32, GGML_MAX_DIMS, tensor->ne);
+    ggml_set_name(copy, tensor->name);
+    if (tensor->type == GGML_TYPE_F32) {
+      std::memcpy(copy->data, tensor->data, ggml_nbytes(tensor));
+    } else {
+      ggml_get_type_traits(tensor->type)
+          ->to_float(tensor->data, static_cast<float*>(copy->data), ggml_nelements(tensor));
+    }
+    gguf_add_tensor(target.get(), copy);
+  }
+  CHECK(gguf_write_to_file(target.get(), to.c_str(), false));
 }
 
 std::string temp_path(const std::string& name) {

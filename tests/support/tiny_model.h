@@ -34,6 +34,9 @@ struct TinyModel {
 // Writes the file (tokenizer "none": token ids only).
 void write_tiny_model(const TinyModel& model, const std::string& path);
 
+// Writes `from` with every quantised tensor as f32.
+void dequantise_model(const std::string& from, const std::string& to);
+
 // A folder of this test process, removed at exit.
 std::string temp_path(const std::string& name);
 
