@@ -29,8 +29,7 @@ TEST(NormaliseAnswer, BeyondAscii) {
   EXPECT_EQ(normalise_answer("the\u00a0cat"), "cat");
   EXPECT_EQ(normalise_answer("\u201cThe cat\u201d"), "\u201c cat\u201d");
   EXPECT_EQ(normalise_answer("the\u201ccat"), "\u201ccat");
-  EXPECT_EQ(normalise_answer("5\u00bd \u4e2d\u6587 \U0001f600"),
-            "5\u00bd \u4e2d\u6587 \U0001f600");
+  EXPECT_EQ(normalise_answer("5\u00bd \u4e2d\u6587 \U0001f600"), "5\u00bd \u4e2d\u6587 \U0001f600");
   EXPECT_EQ(normalise_answer("bad \xff byte"), "bad \ufffd byte");
 }
 

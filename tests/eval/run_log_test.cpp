@@ -169,7 +169,8 @@ TEST_F(RunLogTest, HeaderDifferenceInEveryDirection) {
 }
 
 TEST_F(RunLogTest, LeavesOtherFilesAlone) {
-  for (const char* text : {"notes", "notes\n", "{\"a\": 1}\n", "[]\n", "{\"record\":\"header\"}\n"}) {
+  for (const char* text :
+       {"notes", "notes\n", "{\"a\": 1}\n", "[]\n", "{\"record\":\"header\"}\n"}) {
     set_content(text);
     EXPECT_EQ(open_error(header()).kind(), ErrorKind::kCorruptFile) << text;
     EXPECT_EQ(content(), text);

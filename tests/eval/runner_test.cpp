@@ -95,9 +95,10 @@ std::vector<std::string> lines(std::vector<AnswerRecord> records) {
 
 TEST_F(RunnerTest, EvictsAsManyPairsAsTheRatioSays) {
   std::vector<std::pair<int64_t, int64_t>> progress;
-  const auto records = execute(
-      options(), {.progress = [&](int64_t done, int64_t total) { progress.emplace_back(done, total); },
-                  .notice = {}});
+  const auto records =
+      execute(options(),
+              {.progress = [&](int64_t done, int64_t total) { progress.emplace_back(done, total); },
+               .notice = {}});
   ASSERT_EQ(records.size(), 3u * 5);
   for (const AnswerRecord& record : records) {
     // 0.3 of a whole number of tens would not need rounding up.

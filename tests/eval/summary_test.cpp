@@ -17,8 +17,8 @@ AnswerRecord record(const std::string& context, const std::string& method, doubl
 
 // Two contexts: full has 2 of 2 and 0 of 1, kvzip 1 of 2 and 1 of 1.
 std::vector<AnswerRecord> records() {
-  return {record("a", "full", 1, 100), record("a", "full", 1, 100),  record("a", "kvzip", 1, 30),
-          record("a", "kvzip", 0, 30), record("b", "full", 0, 300),  record("b", "kvzip", 1, 90)};
+  return {record("a", "full", 1, 100), record("a", "full", 1, 100), record("a", "kvzip", 1, 30),
+          record("a", "kvzip", 0, 30), record("b", "full", 0, 300), record("b", "kvzip", 1, 90)};
 }
 
 TEST(Summary, MeansOverQuestionsAndBytesOverContexts) {
@@ -61,7 +61,8 @@ TEST(Summary, NoRelativeWithoutFullOrWhenFullFails) {
 TEST(Summary, TheSameRecordsAndSeedGiveTheSameFigures) {
   const auto json = [](uint64_t seed) {
     std::string text;
-    for (const auto& summary : summarise(records(), kMetrics, seed)) text += to_line(to_json(summary));
+    for (const auto& summary : summarise(records(), kMetrics, seed))
+      text += to_line(to_json(summary));
     return text;
   };
   EXPECT_EQ(json(5), json(5));
