@@ -50,7 +50,7 @@ TEST(Bootstrap, CoversTheTrueValue) {
     std::vector<Share> shares;
     for (int context = 0; context < 30; ++context) {
       const double n = 1 + static_cast<double>(random() % 5);
-      const bool right = random() % 1000 < 1000 * kTrue;
+      const bool right = static_cast<double>(random() % 1000) < 1000 * kTrue;
       shares.push_back({right ? n : 0, n});
     }
     const auto interval = bootstrap_interval(shares, static_cast<uint64_t>(experiment), 1000);
