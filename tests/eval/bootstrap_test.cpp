@@ -43,18 +43,18 @@ TEST(Bootstrap, TooLittleToResample) {
 // in about 95% of the experiments. 30 contexts make a percentile interval a little short.
 TEST(Bootstrap, CoversTheTrueValue) {
   constexpr int kExperiments = 200;
-  constexpr double kTrue = 0.6;
+  constexpr uint64_t kTruePercent = 60;
   std::mt19937_64 random(20);
   int n_covered = 0;
   for (int experiment = 0; experiment < kExperiments; ++experiment) {
     std::vector<Share> shares;
     for (int context = 0; context < 30; ++context) {
       const double n = 1 + static_cast<double>(random() % 5);
-      const bool right = static_cast<double>(random() % 1000) < 1000 * kTrue;
+      const bool right = random() % 100 < kTruePercent;
       shares.push_back({right ? n : 0, n});
     }
     const auto interval = bootstrap_interval(shares, static_cast<uint64_t>(experiment), 1000);
-    n_covered += interval->low <= kTrue && kTrue <= interval->high;
+    n_covered += interval->low <= kTruePercent / 100.0 && kTruePercent / 100.0 <= interval->high;
   }
   EXPECT_GE(n_covered, 0.88 * kExperiments);
   EXPECT_LE(n_covered, 0.99 * kExperiments);

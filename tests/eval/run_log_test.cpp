@@ -116,9 +116,13 @@ TEST_F(RunLogTest, OneHeaderAndALineForEachRecord) {
   EXPECT_EQ(content(), text);
 }
 
-TEST_F(RunLogTest, GoesOnFromEveryByte) {
+// Around every line's end and at many bytes between (each try syncs the disk several times).
+TEST_F(RunLogTest, GoesOnFromAnyByte) {
   const std::string whole = whole_run();
   for (size_t length = 0; length <= whole.size(); ++length) {
+    const bool near_end_of_line =
+        whole.substr(length > 0 ? length - 1 : 0, 3).find('\n') != std::string::npos;
+    if (length > 20 && length % 19 != 0 && !near_end_of_line) continue;
     set_content(whole.substr(0, length));
     RunLog log(path_, header(), plan(), kMetrics);
     EXPECT_TRUE(whole.starts_with(content()));
