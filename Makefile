@@ -31,7 +31,7 @@ test: configure
 	@ninja -C $(BUILD) -j $(JOBS)
 	@tools/lint.sh $(BUILD)
 	@$(MAKE) --no-print-directory unit-asan
-	@ctest --test-dir $(BUILD) --output-on-failure
+	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure
 
 # Our own sources under AddressSanitizer and UndefinedBehaviorSanitizer; unit tests only.
 unit-asan: setup

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -70,6 +71,9 @@ class OurDecode {
     run_ = std::make_unique<test::TailRun>(model, past_, context_.state()->rows.n_positions(), 512);
   }
 
+  OurDecode(const OurDecode&) = delete;  // run_ points to past_
+  OurDecode& operator=(const OurDecode&) = delete;
+
   double round(std::span<const Token> tokens) {
     run_->tail().truncate(0);
     return tokens_per_second(tokens, [&](std::span<const Token> next) { run_->feed(next, 1); });
@@ -101,7 +105,7 @@ int run(const std::string& path, int64_t n_context, int n_rounds) {
   const std::vector<Token> document(context.begin(), context.end());
   Zipper zipper(model, plan_zip(*model.state(), PromptLayout{}, document, options), options);
   zipper.prefill();
-  std::vector<OurDecode> ours;
+  std::deque<OurDecode> ours;  // never moved
   for (const Target& target : kTargets) ours.emplace_back(zipper, model, target.ratio);
   test::Libllama peer(path, {.f32_cache = false,
                              .n_threads = kThreads,

@@ -21,7 +21,7 @@ namespace {
 struct EvalFlags {
   std::string data;
   std::string out;
-  std::vector<std::string> methods;
+  std::vector<std::string> methods{"full", "kvzip", "random"};
   OutputOptions output;
   ModelFlags model;
   eval::RunOptions run;
@@ -102,15 +102,18 @@ int run(const eval::Task& task, EvalFlags& flags) {
 void add_method_flags(CLI::App& app, EvalFlags& flags) {
   constexpr const char* kGroup = "Methods";
   eval::RunOptions& run = flags.run;
-  app.add_option("--methods", flags.methods, "What is compared, separated by commas")
+  app.add_option("--methods", flags.methods,
+                 "What is compared, separated by commas (default: full,kvzip,random)")
       ->type_name(method_names())
       ->delimiter(',')
-      ->default_val(std::vector<std::string>{"full", "kvzip", "random"})
+      ->allow_extra_args(false)
       ->group(kGroup);
-  app.add_option("--ratios", run.ratios, "Shares of the cache to keep, separated by commas")
+  run.ratios = {0.3};
+  app.add_option("--ratios", run.ratios,
+                 "Shares of the cache to keep, separated by commas (default: 0.3)")
       ->type_name("R,R...")
       ->delimiter(',')
-      ->default_val(std::vector<double>{0.3})
+      ->allow_extra_args(false)
       ->group(kGroup);
   add_choice<Allocation>(
       app, "--allocation",

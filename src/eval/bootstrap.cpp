@@ -33,12 +33,13 @@ std::optional<double> ratio_of_sums(std::span<const Share> shares) {
   return sum.numerator / sum.denominator;
 }
 
-std::optional<Interval> bootstrap_interval(std::span<const Share> shares, uint64_t seed) {
+std::optional<Interval> bootstrap_interval(std::span<const Share> shares, uint64_t seed,
+                                           int n_resamples) {
   if (shares.size() < 2) return std::nullopt;
   std::mt19937_64 random(seed);
   std::vector<double> ratios;
-  ratios.reserve(kResamples);
-  for (int resample = 0; resample < kResamples; ++resample) {
+  ratios.reserve(static_cast<size_t>(n_resamples));
+  for (int resample = 0; resample < n_resamples; ++resample) {
     Share sum;
     for (size_t draw = 0; draw < shares.size(); ++draw) {
       const Share& share = shares[draw_below(random, shares.size())];

@@ -29,6 +29,7 @@ std::optional<double> ratio_of_sums(std::span<const Share> shares);
 // drawn: questions about one context succeed and fail together. Numerator and denominator of a
 // context are drawn together (paired), and the same seed draws the same contexts for every call.
 // Draws with a zero denominator are left out; nothing when there are fewer than two contexts.
-std::optional<Interval> bootstrap_interval(std::span<const Share> shares, uint64_t seed);
+std::optional<Interval> bootstrap_interval(std::span<const Share> shares, uint64_t seed,
+                                           int n_resamples = kResamples);
 
 }  // namespace ctxzip::eval
