@@ -152,8 +152,10 @@ Context run_zip(const Model& model, const std::string& text, ZipFlags& flags,
                 const std::string& out, ProgressBar& bar) {
   const InterruptScope interrupt;
   flags.zip.cancel = interrupt.token();
-  flags.zip.progress = [&bar](Stage stage, int64_t done, int64_t total) {
+  flags.zip.progress = [&](Stage stage, int64_t done, int64_t total) {
     show_progress(bar, stage, done, total);
+    // The check comes between the other stages; say so until something else is reported.
+    if (done == total && flags.zip.self_check) bar.status("checking the loss");
   };
   Context context = zip(model, text, flags.zip);
   bar.finish();
@@ -191,7 +193,10 @@ int run(ZipFlags& flags) {
   result.model_name = model.info().name;
   result.model_label = model_label(model.info());
   result.model_fingerprint = model.info().fingerprint;
-  learn_speed(estimate, result.report, model, flags.model.load.n_threads);
+  // Runs of other kinds would mislead the next estimate.
+  if (flags.zip.self_check && !flags.zip.budget.quality) {
+    learn_speed(estimate, result.report, model, flags.model.load.n_threads);
+  }
   print_result(result, flags.output.json);
   return kExitOk;
 }

@@ -13,7 +13,7 @@ namespace ctxzip::cli {
 namespace {
 
 // Quantised weights on one core with AVX2 and nothing newer.
-constexpr double kGuessFlopsPerThreadS = 25e9;
+constexpr double kGuessFlopsPerThreadS = 18e9;
 // Fixed costs dominate below, and would be learnt as a slow machine.
 constexpr int64_t kLearnFromTokens = 512;
 
@@ -59,7 +59,7 @@ std::optional<std::string> memory_warning(const ZipEstimate& estimate) {
 
 void learn_speed(const ZipEstimate& estimate, const ZipReport& report, const Model& model,
                  int n_threads) {
-  const double seconds = report.prefill_s + report.score_s;
+  const double seconds = report.prefill_s + report.score_s + report.check_s;
   if (seconds <= 0 || estimate.context_tokens < kLearnFromTokens) return;
   remember_speed(model.info().fingerprint, estimate.flops / (seconds * threads(n_threads)));
 }

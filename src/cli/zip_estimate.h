@@ -18,7 +18,7 @@ std::string describe_estimate(const ZipEstimate& estimate, double seconds);
 // A warning if the estimate is above what the system has free.
 std::optional<std::string> memory_warning(const ZipEstimate& estimate);
 
-// Keeps the speed of a finished zip for the next estimate.
+// Keeps the speed of a finished zip, its self-check included, for the next estimate.
 void learn_speed(const ZipEstimate& estimate, const ZipReport& report, const Model& model,
                  int n_threads);
 
