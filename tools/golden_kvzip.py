@@ -1,8 +1,8 @@
-"""Golden vectors for KVzip scores: tiny random llama and qwen2 models.
+"""Golden vectors for KVzip scores: tiny random models of each architecture.
 
     python tools/golden_kvzip.py [--out tests/data/golden]
 
-Writes tiny-llama.gguf, tiny-qwen2.gguf (float32, no vocabulary, token ids only) and NAME-kvzip.json beside each.
+Writes tiny-NAME.gguf (float32, no vocabulary, token ids only) and tiny-NAME-kvzip.json for each NAME in MODELS.
 Scores come from kvpress's own KVzipPress, fed with ids in place of a tokenizer. A plain float64 forward pass that
 reads the written GGUF file computes them again; both must agree, so the file, its rope order and the score are checked.
 Needs torch, transformers, kvpress==0.5.5, gguf, numpy. Takes under a minute.
@@ -10,34 +10,42 @@ Needs torch, transformers, kvpress==0.5.5, gguf, numpy. Takes under a minute.
 import argparse, base64, json, math, os
 import gguf, numpy as np, torch
 from kvpress.presses import kvzip_press
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (DynamicCache, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config,
+                          Qwen3ForCausalLM)
 
 VOCAB, HIDDEN, LAYERS, Q_HEADS, KV_HEADS, FFN, CHUNK = 384, 64, 3, 4, 2, 128, 128
 N_PREFIX, N_CONTEXT, N_FIRST, N_LATER, N_TURN, N_TAIL, N_QUESTION = 5, 300, 7, 9, 4, 8, 12
-DIM = HIDDEN // Q_HEADS
 KEEP = 0.3
 SIZES = dict(vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=Q_HEADS,
              num_key_value_heads=KV_HEADS, intermediate_size=FFN, max_position_embeddings=4096)
+LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=1e3, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                   original_max_position_embeddings=256)
 MODELS = {
     "llama": (LlamaForCausalLM, LlamaConfig, dict(rope_theta=1e4, tie_word_embeddings=False, rms_norm_eps=1e-5), 1),
     "qwen2": (Qwen2ForCausalLM, Qwen2Config, dict(rope_theta=1e6, tie_word_embeddings=True, rms_norm_eps=1e-6), 2),
+    "llama3": (LlamaForCausalLM, LlamaConfig, dict(rope_parameters=LLAMA3_ROPE, tie_word_embeddings=False,
+                                                   rms_norm_eps=1e-5), 3),
+    "qwen3": (Qwen3ForCausalLM, Qwen3Config, dict(rope_theta=1e6, tie_word_embeddings=True, rms_norm_eps=1e-6,
+                                                  head_dim=24), 4),
 }
 # Standard deviations: query-key logits near 2, residual branches as large as the embedding, logits near 2.4.
 STD = {"embed_tokens": 0.3, "lm_head": 0.3, "q_proj": 0.175, "k_proj": 0.175, "v_proj": 0.125, "o_proj": 0.06,
        "gate_proj": 0.125, "up_proj": 0.125, "down_proj": 0.07}
+NORM_MEAN = {"q_norm": 1.4, "k_norm": 1.4}      # 1 for other norms
 NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 PARTS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "q_proj": "attn_q", "k_proj": "attn_k",
-         "v_proj": "attn_v", "o_proj": "attn_output", "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
+         "v_proj": "attn_v", "o_proj": "attn_output", "q_norm": "attn_q_norm", "k_norm": "attn_k_norm",
+         "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
 
 
-def make_model(arch):
-    cls, config, options, seed = MODELS[arch]
+def make_model(key):
+    cls, config, options, seed = MODELS[key]
     model = cls(config(**SIZES, **options)).float().eval()
     rng = np.random.default_rng(seed)
-    for name, p in sorted(model.named_parameters()):
-        part = name.split(".")[-2]
-        if part.endswith("norm"): w = 1 + 0.2 * rng.standard_normal(p.shape)
-        elif name.endswith("bias"): w = 0.5 * rng.standard_normal(p.shape)
+    for tensor, p in sorted(model.named_parameters()):
+        part = tensor.split(".")[-2]
+        if part.endswith("norm"): w = NORM_MEAN.get(part, 1) + 0.2 * rng.standard_normal(p.shape)
+        elif tensor.endswith("bias"): w = 0.5 * rng.standard_normal(p.shape)
         else: w = STD[part] * rng.standard_normal(p.shape)
         p.data.copy_(torch.from_numpy(w.astype(np.float32)))
     return model
@@ -48,16 +56,29 @@ def permute(w, heads):
     return w.reshape(heads, 2, w.shape[0] // heads // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
 
 
-def write_gguf(model, arch, path):
-    theta, eps = MODELS[arch][2]["rope_theta"], MODELS[arch][2]["rms_norm_eps"]
+def rope_factors(rope, dim):
+    """What ggml divides the frequencies by: 1 for fast ones, rope["factor"] for slow ones, between for the rest."""
+    freq = rope["rope_theta"] ** (-np.arange(0, dim, 2) / dim)
+    turns = rope["original_max_position_embeddings"] * freq / (2 * math.pi)
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    smooth = np.clip((turns - low) / (high - low), 0, 1)
+    assert {0, 1} < set(smooth), "not all three kinds of frequencies occur"
+    return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)
+
+
+def write_gguf(model, name, path):
+    arch, rope, dim = model.config.model_type, model.config.rope_parameters, model.model.layers[0].self_attn.head_dim
     out = gguf.GGUFWriter(path, arch)
-    out.add_name(f"tiny-{arch}"); out.add_file_type(gguf.LlamaFileType.ALL_F32)
+    out.add_name(name); out.add_file_type(gguf.LlamaFileType.ALL_F32)
     out.add_context_length(4096); out.add_embedding_length(HIDDEN); out.add_block_count(LAYERS)
     out.add_feed_forward_length(FFN); out.add_head_count(Q_HEADS); out.add_head_count_kv(KV_HEADS)
-    out.add_layer_norm_rms_eps(eps); out.add_rope_freq_base(theta); out.add_rope_dimension_count(DIM)
+    out.add_layer_norm_rms_eps(model.config.rms_norm_eps); out.add_rope_freq_base(rope["rope_theta"])
+    if arch == "qwen3": out.add_key_length(dim); out.add_value_length(dim)
+    else: out.add_rope_dimension_count(dim)
     out.add_vocab_size(VOCAB); out.add_tokenizer_model("none")
-    for name, p in model.named_parameters():        # a tied output is listed once, as the embedding
-        stem, kind = name.rsplit(".", 1)
+    if rope["rope_type"] == "llama3": out.add_tensor("rope_freqs.weight", rope_factors(rope, dim))
+    for tensor, p in model.named_parameters():      # a tied output is listed once, as the embedding
+        stem, kind = tensor.rsplit(".", 1)
         if stem in NAMES: to = NAMES[stem]
         else: to = f"blk.{stem.split('.')[2]}.{PARTS[stem.split('.')[-1]]}"
         w = p.detach().numpy()
@@ -71,11 +92,12 @@ class Reference:
 
     def __init__(self, path):
         reader = gguf.GGUFReader(path)
-        get = lambda key: reader.get_field(key).contents()
+        get = lambda key: reader.get_field(key) and reader.get_field(key).contents()
         self.arch = get("general.architecture")
         at = lambda key: get(f"{self.arch}.{key}")
         self.layers, self.q_heads, self.kv_heads = at("block_count"), at("attention.head_count"), at("attention.head_count_kv")
-        self.dim, self.eps, self.theta = at("rope.dimension_count"), at("attention.layer_norm_rms_epsilon"), at("rope.freq_base")
+        self.dim = at("attention.key_length") or at("embedding_length") // self.q_heads
+        self.eps, self.theta = at("attention.layer_norm_rms_epsilon"), at("rope.freq_base")
         self.w = {t.name: np.array(t.data, np.float64) for t in reader.tensors}
 
     def norm(self, x, name): return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.w[name + ".weight"]
@@ -84,10 +106,14 @@ class Reference:
         y = x @ self.w[name + ".weight"].T
         return y + self.w[name + ".bias"] if name + ".bias" in self.w else y
 
-    def heads(self, x, n): return x.reshape(len(x), n, self.dim).swapaxes(0, 1)
+    def heads(self, x, name, n):
+        """Projection cut into n heads, (head, row, dim), each row of a head normed where the file has a norm for it."""
+        y = self.linear(x, name).reshape(len(x), n, self.dim).swapaxes(0, 1)
+        return self.norm(y, name + "_norm") if name + "_norm.weight" in self.w else y
 
     def rope(self, x, pos):
-        angle = np.array(pos)[:, None] * self.theta ** (-np.arange(0, self.dim, 2) / self.dim)
+        freq = self.theta ** (-np.arange(0, self.dim, 2) / self.dim) / self.w.get("rope_freqs.weight", 1)
+        angle = np.array(pos)[:, None] * freq
         cos, sin, half = np.cos(angle), np.sin(angle), self.dim // 2
         a, b = (slice(0, None, 2), slice(1, None, 2)) if self.arch == "llama" else (slice(0, half), slice(half, None))
         out = np.empty_like(x)
@@ -101,9 +127,9 @@ class Reference:
         pos, group = range(pos0, pos0 + n), self.q_heads // self.kv_heads
         for l in range(self.layers):
             blk, h = f"blk.{l}.", self.norm(x, f"blk.{l}.attn_norm")
-            q = self.rope(self.heads(self.linear(h, blk + "attn_q"), self.q_heads), pos)
-            k = self.rope(self.heads(self.linear(h, blk + "attn_k"), self.kv_heads), pos)
-            v = self.heads(self.linear(h, blk + "attn_v"), self.kv_heads)
+            q = self.rope(self.heads(h, blk + "attn_q", self.q_heads), pos)
+            k = self.rope(self.heads(h, blk + "attn_k", self.kv_heads), pos)
+            v = self.heads(h, blk + "attn_v", self.kv_heads)
             if past: k, v = np.concatenate([past[l][0], k], 1), np.concatenate([past[l][1], v], 1)
             rows, n_past = k.shape[1], k.shape[1] - n
             ok = np.arange(rows)[None] <= np.arange(n)[:, None] + n_past
@@ -192,10 +218,10 @@ def select(scores, keep):
 def digits(x): return np.vectorize(lambda v: float(f"{v:.9g}"))(x).tolist()
 
 
-def golden(arch, folder):
-    name, d = f"tiny-{arch}", make_ids()
+def golden(key, folder):
+    name, d = f"tiny-{key}", make_ids()
     path, n = os.path.join(folder, name + ".gguf"), N_PREFIX + N_CONTEXT
-    model = make_model(arch); write_gguf(model, arch, path)
+    model = make_model(key); write_gguf(model, name, path)
     scores, logits = kvpress_scores(model, d)
 
     ref = Reference(path)
@@ -236,4 +262,4 @@ if __name__ == "__main__":
     parser.add_argument("--out", default="tests/data/golden")
     args = parser.parse_args()
     torch.set_grad_enabled(False); torch.set_num_threads(1); os.makedirs(args.out, exist_ok=True)
-    for arch in MODELS: golden(arch, args.out)
+    for key in MODELS: golden(key, args.out)

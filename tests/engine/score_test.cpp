@@ -159,7 +159,7 @@ TEST_P(GoldenScores, LogitsOfTheKeptRows) {
   for (size_t id = 0; id < expected.size(); ++id) ASSERT_NEAR(last[id], expected[id], 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, GoldenScores, testing::Values("llama", "qwen2"));
+INSTANTIATE_TEST_SUITE_P(Tiny, GoldenScores, testing::Values("llama", "qwen2", "llama3", "qwen3"));
 
 TEST(GoldenSmolLm2, KeepsWhatTheFloatReferenceKeeps) {
   CTXZIP_NEEDS_MODEL(kSmolLm2);
