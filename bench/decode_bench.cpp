@@ -66,7 +66,7 @@ double tokens_per_second(std::span<const Token> tokens, Feed feed) {
 class OurDecode {
  public:
   OurDecode(Zipper& zipper, const Model& model, double ratio)
-      : context_(zip_at(zipper, ratio)), past_(context_.state()->rows.shape) {
+      : context_(zip_at(zipper, ratio)), past_(segment_table(*model.state())) {
     past_.add(context_.state()->rows);
     run_ = std::make_unique<test::TailRun>(model, past_, context_.state()->rows.n_positions(), 512);
   }
@@ -133,7 +133,7 @@ int run(const std::string& path, int64_t n_context, int n_rounds) {
       kDecodeTokens);
   std::printf("%-30s %10s %10s %24s %8s\n", "", "KV MiB", "tokens/s", "x libllama", "target");
   std::printf("%-30s %10.1f %10.1f\n", "libllama, f16, flash attention",
-              static_cast<double>(zipper.full_cache().shape().pair_size()) *
+              static_cast<double>(zipper.full_rows().global.shape().pair_size()) *
                   static_cast<double>(model.info().n_layer * model.info().n_kv_head * n_context) /
                   (1 << 20),
               median(peer_speed));

@@ -37,13 +37,15 @@ void touch_rows(const ctxzip::ZippedRows& rows) {
 void read(std::vector<std::byte> bytes) {
   try {
     const CtzFile file = ctxzip::read_ctz(std::move(bytes));
-    touch_rows(file.rows);
+    touch_rows(file.rows.global);
+    touch_rows(file.rows.local);
     std::vector<std::byte> again;
     ctxzip::write_ctz(file.meta, file.rows, [&again](std::span<const std::byte> piece) {
       again.insert(again.end(), piece.begin(), piece.end());
     });
     const CtzFile second = ctxzip::read_ctz(std::move(again));
-    require(second.rows.kept == file.rows.kept && second.meta.model == file.meta.model);
+    require(second.rows.global.kept == file.rows.global.kept &&
+            second.meta.model == file.meta.model);
   } catch (const ctxzip::Error&) {
     // Refusing is the expected outcome of most inputs.
   }

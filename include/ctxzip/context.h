@@ -16,7 +16,8 @@
 namespace ctxzip {
 
 // Everything a zip reports and a file stores. Pairs are (layer, kv_head, row) of the evictable
-// context; bytes include the protected prefix.
+// context: layers with a sliding window have none. Bytes include the protected prefix and the
+// windows.
 struct ZipReport {
   int64_t context_tokens = 0;
   int64_t prefix_tokens = 0;
@@ -24,6 +25,7 @@ struct ZipReport {
   int64_t pairs_kept = 0;
   int64_t kv_bytes_full = 0;
   int64_t kv_bytes_kept = 0;
+  int64_t kv_bytes_window = 0;  // rows of sliding-window layers, part of both
   std::string method;           // "kvzip", "random"
   std::string allocation;       // "global", "layer", "uniform"
   std::string recon_attention;  // "full", "local"
@@ -41,9 +43,9 @@ struct ZipReport {
   int64_t peak_rss_bytes = 0;  // of the process, mapped weights included
 };
 
-// Rows kept in each head, prefix excluded: (layer, kv_head).
+// Rows kept in each head of the layers that can be evicted, prefix excluded: (layer, kv_head).
 struct HeadCounts {
-  int64_t n_layer = 0;
+  std::vector<int64_t> layers;  // their numbers in the model
   int64_t n_kv_head = 0;
   std::vector<int64_t> kept;
 };

@@ -24,9 +24,11 @@ struct ModelOptions {
 // What a person wants to know of a model; counts are per model, bytes are for f16 rows.
 struct ModelInfo {
   std::string path;          // as given
-  std::string architecture;  // "llama", "qwen2"
+  std::string architecture;  // "llama", "gemma3", ...
   std::string name;          // general.name, or the file's name
   int64_t n_layer = 0;
+  int64_t n_local_layer = 0;  // of these: with a sliding window, never evicted
+  int64_t window = 0;         // tokens that those see; 0 without them
   int64_t n_embd = 0;
   int64_t n_head = 0;
   int64_t n_kv_head = 0;
@@ -35,7 +37,8 @@ struct ModelInfo {
   int64_t n_ctx_train = 0;
   int64_t n_parameters = 0;
   int64_t file_bytes = 0;
-  int64_t kv_bytes_per_token = 0;
+  int64_t kv_bytes_per_token = 0;  // of the layers without a window
+  int64_t kv_bytes_window = 0;     // of the others, once their windows are full
   bool has_chat_template = false;
   std::string weight_types;  // for example "q4_1 + q6_K + f32"
   std::string fingerprint;   // 16 hex digits

@@ -44,7 +44,9 @@ void store_row(RowType type, const float* in, std::byte* out, int64_t dim) {
 
 struct CacheAttention::Layer {
   CacheAttention* owner;
-  int64_t index;
+  int64_t number;  // in the model
+  int64_t index;   // among the layers of its kind
+  bool local;
   int64_t block_capacity = 0;
   bool lse_only = false;
 };
@@ -53,8 +55,13 @@ CacheAttention::CacheAttention(const AttentionSetup& setup, const SegmentTable& 
                                int own_place, const ScoreSink* score)
     : setup_(setup), table_(table), own_place_(own_place), score_(score) {
   CHECK(n_segments() <= kMaxSegments && own_place >= 0 && own_place < n_segments());
-  for (int64_t layer = 0; layer < table.shape().n_layer; ++layer) {
-    layers_.push_back(std::make_unique<Layer>(Layer{.owner = this, .index = layer}));
+  const LayerMap& layers = setup.layers;
+  CHECK(table.layers() == layers);
+  for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
+    layers_.push_back(std::make_unique<Layer>(Layer{.owner = this,
+                                                    .number = layer,
+                                                    .index = layers.index(layer),
+                                                    .local = layers.is_local(layer)}));
   }
   scratch_stride_ = align_up(setup_.kernels->scratch_bytes(setup_.shape), kScratchAlignment);
   scratch_ = std::make_unique<std::byte[]>(scratch_stride_ * static_cast<size_t>(setup_.n_threads) +
@@ -66,7 +73,8 @@ CacheAttention::~CacheAttention() = default;
 void CacheAttention::set_target(const AppendTarget& target) {
   target_ = target;
   const int64_t growth = kOwnRowsPerGrowth;
-  const int64_t needed = (target.first_row / growth + 1) * growth;
+  const int64_t first_row = std::max(target.global.first_row, target.local.first_row);
+  const int64_t needed = (first_row / growth + 1) * growth;
   own_row_capacity_ = std::max(own_row_capacity_, needed);
 }
 
@@ -76,10 +84,24 @@ std::byte* CacheAttention::scratch(int thread) const {
          scratch_stride_ * static_cast<size_t>(thread);
 }
 
-Segment CacheAttention::segment(int64_t index, int64_t layer, int64_t kv_head,
-                                int64_t n_own_rows) const {
-  if (index != own_place_) return table_.at(index < own_place_ ? index : index - 1, layer, kv_head);
-  return target_.cache->segment(target_.one_layer ? 0 : layer, kv_head, 0, n_own_rows);
+const OwnRows& CacheAttention::own(const Layer& layer) const {
+  return layer.local ? target_.local : target_.global;
+}
+
+Segment CacheAttention::segment(int64_t index, const Layer& layer, int64_t kv_head,
+                                int64_t n_own) const {
+  if (index != own_place_) {
+    return table_.at(index < own_place_ ? index : index - 1, layer.number, kv_head);
+  }
+  const OwnRows& rows = own(layer);
+  return rows.cache->segment(target_.one_layer ? 0 : layer.index, kv_head, 0,
+                             rows.first_row + n_own);
+}
+
+int64_t CacheAttention::hidden_rows(int64_t index, const Layer& layer, int64_t kv_head) const {
+  const int64_t own_hidden = own(layer).first_row - setup_.layers.window_rows();
+  if (index == own_place_) return own_hidden;
+  return own_hidden + segment(index, layer, kv_head, 0).n_rows;
 }
 
 ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
@@ -90,12 +112,16 @@ ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, i
   CHECK(ggml_is_contiguous(q) && ggml_is_contiguous(k) && ggml_is_contiguous(v));
   Layer& self = *layers_[static_cast<size_t>(layer)];
   ggml_tensor* appended = custom_node(context, 1, 1, 1, {k, v}, append_node, &self);
-  self.lse_only = output_unused;
-  if (output_unused && score_ == nullptr) {
+  // A pass that scores is over after the last layer that is scored.
+  const bool scored = score_ != nullptr && !self.local;
+  const bool last =
+      output_unused || (score_ != nullptr && layer == setup_.layers.global_layers().back());
+  self.lse_only = last;
+  if (last && !scored) {
     ggml_build_forward_expand(graph, appended);
     return nullptr;
   }
-  if (n_tokens == 1 && score_ == nullptr) {
+  if (n_tokens == 1 && !scored) {
     self.block_capacity = n_blocks(own_row_capacity_);
     int64_t most = 0;
     for (int64_t kv_head = 0; kv_head < setup_.n_kv_head; ++kv_head) {
@@ -111,14 +137,13 @@ ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, i
     return custom_node(context, n_out, 1, 1, {partials}, merge_node, &self);
   }
   lse_.resize(static_cast<size_t>(n_tokens * setup_.n_kv_head * setup_.shape.group));
-  const int64_t ne0 = output_unused ? 1 : n_out;
-  ggml_tensor* attended =
-      custom_node(context, ne0, output_unused ? 1 : n_tokens, 1, {q, appended}, tile_node, &self);
-  if (score_ != nullptr) {
+  ggml_tensor* attended = custom_node(context, last ? 1 : n_out, last ? 1 : n_tokens, 1,
+                                      {q, appended}, tile_node, &self);
+  if (scored) {
     ggml_build_forward_expand(graph,
                               custom_node(context, 1, 1, 1, {q, attended}, score_node, &self));
   }
-  return output_unused ? nullptr : attended;
+  return last ? nullptr : attended;
 }
 
 void CacheAttention::append_node(ggml_tensor* dst, int thread, int n_threads, void* data) {
@@ -128,20 +153,20 @@ void CacheAttention::append_node(ggml_tensor* dst, int thread, int n_threads, vo
     self.next_attend_.store(0, std::memory_order_relaxed);
     self.next_score_.store(0, std::memory_order_relaxed);
   }
-  const AppendTarget& target = self.target_;
+  const OwnRows& own = self.own(layer);
   const int64_t dim = self.setup_.shape.head_dim;
   const int64_t n_kv_head = self.setup_.n_kv_head;
   const RowType type = self.setup_.shape.row_type;
   const size_t row_size = row_bytes(type, dim);
   const auto* k = static_cast<const float*>(dst->src[0]->data);
   const auto* v = static_cast<const float*>(dst->src[1]->data);
-  const int64_t store_layer = target.one_layer ? 0 : layer.index;
+  const int64_t store_layer = self.target_.one_layer ? 0 : layer.index;
   for (int64_t token = thread; token < dst->src[0]->ne[2]; token += n_threads) {
-    const size_t offset = static_cast<size_t>(target.first_row + token) * row_size;
+    const size_t offset = static_cast<size_t>(own.first_row + token) * row_size;
     for (int64_t kv_head = 0; kv_head < n_kv_head; ++kv_head) {
       const int64_t row = (token * n_kv_head + kv_head) * dim;
-      store_row(type, k + row, target.cache->k_rows(store_layer, kv_head) + offset, dim);
-      store_row(type, v + row, target.cache->v_rows(store_layer, kv_head) + offset, dim);
+      store_row(type, k + row, own.cache->k_rows(store_layer, kv_head) + offset, dim);
+      store_row(type, v + row, own.cache->v_rows(store_layer, kv_head) + offset, dim);
     }
   }
 }
@@ -156,31 +181,35 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
   const int64_t per_tile = tile_tokens(shape.group);
   const int64_t n_tiles = (n_tokens + per_tile - 1) / per_tile;
   const int64_t n_items = n_tiles * self.setup_.n_kv_head;
+  const auto n_segments = static_cast<size_t>(self.n_segments());
+  const bool scored = self.score_ != nullptr && !layer.local;
   for (int64_t item;
        (item = self.next_attend_.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
     // The last tiles see the most rows: they go first, so that threads finish together.
     const int64_t first = (n_tiles - 1 - item / self.setup_.n_kv_head) * per_tile;
     const int64_t kv_head = item % self.setup_.n_kv_head;
     const int64_t n = std::min(per_tile, n_tokens - first);
-    const int64_t own_rows = self.target_.first_row + first + n;
     std::array<Segment, kMaxSegments> segments;
+    std::array<int64_t, kMaxSegments> hidden;
     for (int64_t index = 0; index < self.n_segments(); ++index) {
-      segments[static_cast<size_t>(index)] = self.segment(index, layer.index, kv_head, own_rows);
+      segments[static_cast<size_t>(index)] = self.segment(index, layer, kv_head, first + n);
+      if (layer.local) {
+        hidden[static_cast<size_t>(index)] = self.hidden_rows(index, layer, kv_head) + first;
+      }
     }
     const TileSegments over = {
-        .segments = {segments.data(), static_cast<size_t>(self.n_segments())},
+        .segments = {segments.data(), n_segments},
         .causal = self.own_place_,
-        .causal_rows = self.target_.first_row + first + 1,
-        .n_lse_segments = self.score_ != nullptr ? self.score_->n_segments : 0,
+        .causal_rows = self.own(layer).first_row + first + 1,
+        .n_lse_segments = scored ? self.score_->n_segments : 0,
+        .hidden = {hidden.data(), layer.local ? n_segments : 0},
     };
     const int64_t head_offset = kv_head * shape.group * shape.head_dim;
     const Queries queries = {static_cast<const float*>(q->data) + first * stride + head_offset, n,
                              stride};
     float* out =
         layer.lse_only ? nullptr : static_cast<float*>(dst->data) + first * stride + head_offset;
-    float* lse = self.score_ != nullptr
-                     ? self.lse_.data() + (kv_head * n_tokens + first) * shape.group
-                     : nullptr;
+    float* lse = scored ? self.lse_.data() + (kv_head * n_tokens + first) * shape.group : nullptr;
     self.setup_.kernels->attend_tile(shape, queries, over, out, stride, lse, self.scratch(thread));
   }
 }
@@ -190,7 +219,6 @@ void CacheAttention::block_node(ggml_tensor* dst, int, int, void* data) {
   CacheAttention& self = *layer.owner;
   const AttentionShape& shape = self.setup_.shape;
   const int64_t partial_size = dst->ne[0];
-  const int64_t own_rows = self.target_.first_row + 1;
   int64_t next = self.next_attend_.fetch_add(1, std::memory_order_relaxed);
   int64_t item = 0;
   for (int64_t kv_head = 0; kv_head < self.setup_.n_kv_head; ++kv_head) {
@@ -199,12 +227,16 @@ void CacheAttention::block_node(ggml_tensor* dst, int, int, void* data) {
     float* partials =
         static_cast<float*>(dst->data) + kv_head * layer.block_capacity * partial_size;
     for (int64_t index = 0; index < self.n_segments(); ++index) {
-      const Segment segment = self.segment(index, layer.index, kv_head, own_rows);
+      const Segment segment = self.segment(index, layer, kv_head, 1);
+      const int64_t first_seen =
+          layer.local ? std::max<int64_t>(0, self.hidden_rows(index, layer, kv_head)) : 0;
       for (int64_t begin = 0; begin < segment.n_rows;
            begin += kRowsPerBlock, partials += partial_size) {
         if (item++ != next) continue;
         const int64_t end = std::min(segment.n_rows, begin + kRowsPerBlock);
-        self.setup_.kernels->attend_block(shape, q, segment, begin, end, partials);
+        // A block that lies before the window is an empty range.
+        self.setup_.kernels->attend_block(shape, q, segment, std::clamp(first_seen, begin, end),
+                                          end, partials);
         next = self.next_attend_.fetch_add(1, std::memory_order_relaxed);
       }
     }
@@ -216,11 +248,10 @@ void CacheAttention::merge_node(ggml_tensor* dst, int thread, int n_threads, voi
   const CacheAttention& self = *layer.owner;
   const AttentionShape& shape = self.setup_.shape;
   const ggml_tensor* partials = dst->src[0];
-  const int64_t own_rows = self.target_.first_row + 1;
   for (int64_t kv_head = thread; kv_head < self.setup_.n_kv_head; kv_head += n_threads) {
     int64_t n = 0;
     for (int64_t index = 0; index < self.n_segments(); ++index) {
-      n += n_blocks(self.segment(index, layer.index, kv_head, own_rows).n_rows);
+      n += n_blocks(self.segment(index, layer, kv_head, 1).n_rows);
     }
     const float* from = static_cast<const float*>(partials->data) +
                         kv_head * layer.block_capacity * partials->ne[0];
@@ -237,14 +268,14 @@ void CacheAttention::score_node(ggml_tensor* dst, int thread, int, void* data) {
   const ggml_tensor* q = dst->src[0];
   const int64_t n_tokens = q->ne[2];
   const int64_t stride = q->ne[0] * q->ne[1];
-  const int64_t n_columns = self.segment(score.columns, layer.index, 0, 0).n_rows;
+  const int64_t n_columns = self.segment(score.columns, layer, 0, 0).n_rows;
   const int64_t per_head = (n_columns + kColumnsPerItem - 1) / kColumnsPerItem;
   const int64_t n_items = per_head * self.setup_.n_kv_head;
   for (int64_t item; (item = self.next_score_.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
     const int64_t kv_head = item / per_head;
     const int64_t begin = item % per_head * kColumnsPerItem;
     const int64_t end = std::min(n_columns, begin + kColumnsPerItem);
-    const Segment columns = self.segment(score.columns, layer.index, kv_head, 0);
+    const Segment columns = self.segment(score.columns, layer, kv_head, 0);
     const Queries queries = {
         static_cast<const float*>(q->data) + kv_head * shape.group * shape.head_dim, n_tokens,
         stride};

@@ -14,11 +14,16 @@
 
 namespace ctxzip {
 
-// Where the rows of a batch are written.
-struct AppendTarget {
+// Where the rows of a batch are written; rows before first_row are part of the own segment.
+struct OwnRows {
   DenseCache* cache = nullptr;
   int64_t first_row = 0;
-  // Every layer writes to layer 0 of `cache`: a pass whose own rows nobody needs afterwards holds
+};
+
+struct AppendTarget {
+  OwnRows global;
+  OwnRows local = {};  // unused by models without local layers
+  // Every layer writes to layer 0 of its cache: a pass whose own rows nobody needs afterwards holds
   // one layer's rows at a time.
   bool one_layer = false;
 };
@@ -28,12 +33,13 @@ struct AppendTarget {
 struct ScoreSink {
   int n_segments = 0;
   int columns = 0;
-  float* best = nullptr;    // (layer, kv_head, stride): log of the maximum so far
+  float* best = nullptr;    // (global layer, kv_head, stride): log of the maximum so far
   int64_t head_stride = 0;  // floats between heads; layers follow heads
 };
 
 struct AttentionSetup {
   const AttentionKernels* kernels = nullptr;
+  LayerMap layers;
   AttentionShape shape;
   int64_t n_kv_head = 0;
   int n_threads = 1;
@@ -49,15 +55,14 @@ class CacheAttention final : public AttentionSeam {
                  const ScoreSink* score);
   ~CacheAttention() override;
 
-  // Before each run. Rows before `target.first_row` in the target's cache belong to the own
-  // segment.
+  // Before each run.
   void set_target(const AppendTarget& target);
 
   ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
                       ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
 
-  // Decode graphs hold partial results for this many own rows; when more are needed the graph must
-  // be built anew.
+  // Decode graphs hold partial results for this many own rows; a graph built for fewer must be
+  // built anew.
   int64_t own_row_capacity() const { return own_row_capacity_; }
 
  private:
@@ -69,7 +74,11 @@ class CacheAttention final : public AttentionSeam {
   static void score_node(ggml_tensor* dst, int thread, int n_threads, void* data);
 
   int64_t n_segments() const { return table_.size() + 1; }
-  Segment segment(int64_t index, int64_t layer, int64_t kv_head, int64_t n_own_rows) const;
+  const OwnRows& own(const Layer& layer) const;
+  // Own rows: those before the batch and the first n_own of it.
+  Segment segment(int64_t index, const Layer& layer, int64_t kv_head, int64_t n_own) const;
+  // Rows of a segment that a window no longer shows to the batch's first token; may be negative.
+  int64_t hidden_rows(int64_t index, const Layer& layer, int64_t kv_head) const;
   std::byte* scratch(int thread) const;
 
   AttentionSetup setup_;

@@ -23,8 +23,9 @@ class AttentionSeam {
   // Called once for each layer, in order, while a graph is built. q (n_tokens, n_head, head_dim),
   // k and v (n_tokens, n_kv_head, head_dim), all f32 and contiguous, q and k already rotated.
   // Stores k and v as the newest rows and returns the attention output (n_tokens, n_head *
-  // head_dim). Returns null when the caller needs nothing of this layer's output any more (`last`
-  // of a pass without logits): then whatever has to be computed was added to the graph.
+  // head_dim). Returns null when nothing after this layer's attention is wanted (the caller says
+  // `output_unused`, or the seam knows that this pass ends here): then the builder stops, and
+  // whatever has to be computed was added to the graph.
   virtual ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
                               ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                               bool output_unused) = 0;

@@ -1,5 +1,7 @@
 #include "cache/dense_cache.h"
 
+#include <cstring>
+
 #include "core/fail.h"
 
 namespace ctxzip {
@@ -62,12 +64,35 @@ void DenseCache::extend(int64_t n) {
 void DenseCache::truncate(int64_t n_rows) {
   CHECK(n_rows >= 0 && n_rows <= n_rows_);
   n_rows_ = n_rows;
+  discard(n_rows, capacity_);
+}
+
+void DenseCache::drop_front(int64_t n) {
+  CHECK(n >= 0 && n <= n_rows_);
+  n_rows_ -= n;
+  const size_t dropped = static_cast<size_t>(n) * shape_.row_size();
+  const size_t kept = static_cast<size_t>(n_rows_) * shape_.row_size();
+  for (int64_t layer = 0; layer < shape_.n_layer && kept > 0; ++layer) {
+    for (int64_t slot = 0; slot < n_slots(shape_); ++slot) {
+      std::byte* const start = rows(layer, slot);
+      std::memmove(start, start + dropped, kept);
+    }
+  }
+}
+
+void DenseCache::forget(int64_t end) {
+  CHECK(end >= 0 && end <= n_rows_);
+  discard(0, end);
+}
+
+void DenseCache::discard(int64_t begin, int64_t end) {
   const size_t stride = slot_bytes(shape_, capacity_);
-  const size_t kept = static_cast<size_t>(n_rows) * shape_.row_size();
+  const size_t first = static_cast<size_t>(begin) * shape_.row_size();
+  const size_t last = end == capacity_ ? stride : static_cast<size_t>(end) * shape_.row_size();
   for (Mapping& layer : layers_) {
     for (int64_t slot = 0; slot < n_slots(shape_); ++slot) {
-      const size_t begin = static_cast<size_t>(slot) * stride;
-      layer.discard(begin + kept, begin + stride);
+      const size_t start = static_cast<size_t>(slot) * stride;
+      layer.discard(start + first, start + last);
     }
   }
 }

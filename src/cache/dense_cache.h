@@ -32,11 +32,16 @@ class DenseCache {
   void extend(int64_t n);
   // Drops rows from `n_rows` on and gives their whole pages back.
   void truncate(int64_t n_rows);
+  // Drops the oldest n rows; the others move to the front.
+  void drop_front(int64_t n);
+  // Gives back the whole pages of rows [0, end), which must not be read again.
+  void forget(int64_t end);
   // Gives one layer's memory back for good.
   void release_layer(int64_t layer);
 
  private:
   std::byte* rows(int64_t layer, int64_t slot) const;
+  void discard(int64_t begin, int64_t end);
 
   KvShape shape_;
   int64_t capacity_;

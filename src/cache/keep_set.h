@@ -26,4 +26,12 @@ struct KeepSet {
   bool operator==(const KeepSet&) const = default;
 };
 
+// No context, no rows.
+inline KeepSet keep_nothing(int64_t n_layer, int64_t n_kv_head) {
+  return {.n_layer = n_layer,
+          .n_kv_head = n_kv_head,
+          .n_context = 0,
+          .rows = std::vector<std::vector<uint32_t>>(static_cast<size_t>(n_layer * n_kv_head))};
+}
+
 }  // namespace ctxzip

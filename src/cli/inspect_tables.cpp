@@ -46,8 +46,7 @@ std::string summary_table(const std::string& file, const FileInfo& info) {
   table += row("pairs kept",
                fmt::format("{} of {} ({})", format_count(report.pairs_kept),
                            format_count(report.pairs_total), format_percent(kept_ratio(report))));
-  table += row("KV cache", fmt::format("{} -> {} ({} rows)", format_bytes(report.kv_bytes_full),
-                                       format_bytes(report.kv_bytes_kept), report.row_type));
+  table += row("KV cache", describe_cache(report) + fmt::format(", {} rows", report.row_type));
   table += row("loss", describe_loss(report));
   return table;
 }
@@ -57,16 +56,16 @@ std::string layers_table(const FileInfo& info) {
   const int64_t n_rows = info.report.context_tokens;
   std::string table = fmt::format("{:>5}  {:>6}  {:<{}}  {:>9} {:>9}\n", "layer", "kept", "",
                                   kBarWidth, "least", "most");
-  for (int64_t layer = 0; layer < heads.n_layer; ++layer) {
-    const auto kept = heads_of(heads, layer);
+  for (size_t at = 0; at < heads.layers.size(); ++at) {
+    const auto kept = heads_of(heads, static_cast<int64_t>(at));
     int64_t sum = 0;
     for (const int64_t n : kept) sum += n;
     const auto [least, most] = std::minmax_element(kept.begin(), kept.end());
     const double of_layer = share(sum, n_rows * heads.n_kv_head);
     const std::string bar(static_cast<size_t>(of_layer * kBarWidth + 0.5), '#');
-    table += fmt::format("{:>5}  {:>6}  {:<{}}  {:>9} {:>9}\n", layer, format_percent(of_layer),
-                         bar, kBarWidth, format_percent(share(*least, n_rows)),
-                         format_percent(share(*most, n_rows)));
+    table += fmt::format(
+        "{:>5}  {:>6}  {:<{}}  {:>9} {:>9}\n", heads.layers[at], format_percent(of_layer), bar,
+        kBarWidth, format_percent(share(*least, n_rows)), format_percent(share(*most, n_rows)));
   }
   return table;
 }
@@ -78,9 +77,9 @@ std::string heads_table(const FileInfo& info) {
     table += fmt::format(" {:>6}", fmt::format("head {}", head));
   }
   table += '\n';
-  for (int64_t layer = 0; layer < heads.n_layer; ++layer) {
-    table += fmt::format("{:>5} ", layer);
-    for (const int64_t kept : heads_of(heads, layer)) {
+  for (size_t at = 0; at < heads.layers.size(); ++at) {
+    table += fmt::format("{:>5} ", heads.layers[at]);
+    for (const int64_t kept : heads_of(heads, static_cast<int64_t>(at))) {
       table += fmt::format(" {:>6}", format_percent(share(kept, info.report.context_tokens)));
     }
     table += '\n';

@@ -32,6 +32,7 @@ Json report_json(const ZipReport& report) {
       {"ratio", kept_ratio(report)},
       {"kv_bytes_full", report.kv_bytes_full},
       {"kv_bytes_kept", report.kv_bytes_kept},
+      {"kv_bytes_window", report.kv_bytes_window},
       {"delta_nll", or_null(report.delta_nll)},
       {"delta_nll_probe", or_null(report.delta_nll_probe)},
   };
@@ -39,11 +40,12 @@ Json report_json(const ZipReport& report) {
 
 Json heads_json(const HeadCounts& heads) {
   Json kept = Json::array();
-  for (int64_t layer = 0; layer < heads.n_layer; ++layer) {
+  const auto n_layer = static_cast<int64_t>(heads.layers.size());
+  for (int64_t layer = 0; layer < n_layer; ++layer) {
     const auto first = heads.kept.begin() + layer * heads.n_kv_head;
     kept.push_back(Json(std::vector<int64_t>(first, first + heads.n_kv_head)));
   }
-  return {{"n_layer", heads.n_layer}, {"n_kv_head", heads.n_kv_head}, {"kept", kept}};
+  return {{"layers", heads.layers}, {"n_kv_head", heads.n_kv_head}, {"kept", kept}};
 }
 
 Json answer_json(const std::string& question, const Answer& answer) {
@@ -67,6 +69,8 @@ Json model_json(const ModelInfo& info) {
       {"architecture", info.architecture},
       {"model_fingerprint", info.fingerprint},
       {"n_layer", info.n_layer},
+      {"n_local_layer", info.n_local_layer},
+      {"window", info.window},
       {"n_embd", info.n_embd},
       {"n_head", info.n_head},
       {"n_kv_head", info.n_kv_head},
@@ -76,6 +80,7 @@ Json model_json(const ModelInfo& info) {
       {"n_parameters", info.n_parameters},
       {"file_bytes", info.file_bytes},
       {"kv_bytes_per_token", info.kv_bytes_per_token},
+      {"kv_bytes_window", info.kv_bytes_window},
       {"has_chat_template", info.has_chat_template},
       {"weight_types", info.weight_types},
   };

@@ -41,6 +41,16 @@ std::string describe_loss(const ZipReport& report) {
   return text + " nats/token";
 }
 
+std::string describe_cache(const ZipReport& report) {
+  std::string text = fmt::format("{} -> {}", format_bytes(report.kv_bytes_full),
+                                 format_bytes(report.kv_bytes_kept));
+  if (report.kv_bytes_window > 0) {
+    text += fmt::format(", {} of it sliding windows (not evicted)",
+                        format_bytes(report.kv_bytes_window));
+  }
+  return text;
+}
+
 std::string zip_table(const ZipResult& result) {
   const ZipReport& report = result.report;
   std::string table = result.file + "\n";
@@ -53,8 +63,7 @@ std::string zip_table(const ZipResult& result) {
                fmt::format("{} of {} ({}), {}, {}", format_count(report.pairs_kept),
                            format_count(report.pairs_total), format_percent(kept_ratio(report)),
                            report.method, report.allocation));
-  table += row("KV cache", fmt::format("{} -> {}", format_bytes(report.kv_bytes_full),
-                                       format_bytes(report.kv_bytes_kept)));
+  table += row("KV cache", describe_cache(report));
   table += row("file", format_bytes(result.file_bytes));
   table += row("loss", describe_loss(report));
   table +=

@@ -19,8 +19,9 @@ std::vector<double> kept_share_of(const KeepSet& kept) {
   return share;
 }
 
-HeadCounts head_counts_of(const KeepSet& kept) {
-  HeadCounts counts{.n_layer = kept.n_layer, .n_kv_head = kept.n_kv_head, .kept = {}};
+HeadCounts head_counts_of(const ContextRows& rows) {
+  const KeepSet& kept = rows.global.kept;
+  HeadCounts counts{.layers = rows.layers.global_layers(), .n_kv_head = kept.n_kv_head, .kept = {}};
   for (const auto& rows : kept.rows) counts.kept.push_back(static_cast<int64_t>(rows.size()));
   return counts;
 }
@@ -37,20 +38,24 @@ Context bind(const Model& model, CtzFile file, const std::string& name) {
 
 }  // namespace
 
-ZipReport describe_context(const CtzMeta& meta, const ZippedRows& rows) {
+ZipReport describe_context(const CtzMeta& meta, const ContextRows& rows) {
+  const ZippedRows& global = rows.global;
   ZipReport report;
-  report.context_tokens = rows.kept.n_context;
-  report.prefix_tokens = rows.n_prefix;
-  report.pairs_total = rows.kept.pairs_total();
-  report.pairs_kept = rows.kept.pairs_kept();
-  const int64_t heads = rows.shape.n_layer * rows.shape.n_kv_head;
-  report.kv_bytes_full = rows.n_positions() * heads * static_cast<int64_t>(rows.shape.pair_size());
+  report.context_tokens = global.kept.n_context;
+  report.prefix_tokens = global.n_prefix;
+  report.pairs_total = global.kept.pairs_total();
+  report.pairs_kept = global.kept.pairs_kept();
+  const int64_t heads = global.shape.n_layer * global.shape.n_kv_head;
+  report.kv_bytes_window = rows.local.kv_bytes();
+  report.kv_bytes_full =
+      rows.n_positions() * heads * static_cast<int64_t>(global.shape.pair_size()) +
+      report.kv_bytes_window;
   report.kv_bytes_kept = rows.kv_bytes();
   report.method = meta.method;
   report.allocation = meta.allocation;
   report.recon_attention = meta.recon_attention;
   report.chunk_tokens = meta.chunk_tokens;
-  report.row_type = row_type_name(rows.shape.row_type);
+  report.row_type = row_type_name(global.shape.row_type);
   report.delta_nll = meta.delta_nll;
   report.delta_nll_probe = meta.delta_nll_probe;
   return report;
@@ -98,11 +103,11 @@ void Context::save(std::ostream& out) const {
 }
 
 const ZipReport& Context::report() const { return state_->report; }
-HeadCounts Context::head_counts() const { return head_counts_of(state_->rows.kept); }
+HeadCounts Context::head_counts() const { return head_counts_of(state_->rows); }
 const Model& Context::model() const { return state_->model; }
 const std::vector<Token>& Context::tokens() const { return state_->meta.context_tokens; }
 std::string Context::text() const { return state_->model.detokenize(state_->meta.context_tokens); }
-std::vector<double> Context::kept_share() const { return kept_share_of(state_->rows.kept); }
+std::vector<double> Context::kept_share() const { return kept_share_of(state_->rows.global.kept); }
 
 FileInfo inspect_file(const std::string& path) {
   const CtzFile file = read_ctz(path);
@@ -112,8 +117,8 @@ FileInfo inspect_file(const std::string& path) {
           .model_name = file.meta.model_name,
           .architecture = file.meta.model.architecture,
           .model_fingerprint = file.meta.model.digest(),
-          .heads = head_counts_of(file.rows.kept),
-          .kept_share = kept_share_of(file.rows.kept)};
+          .heads = head_counts_of(file.rows),
+          .kept_share = kept_share_of(file.rows.global.kept)};
 }
 
 }  // namespace ctxzip

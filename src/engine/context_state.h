@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "cache/zipped_rows.h"
+#include "cache/context_rows.h"
 #include "ctxzip/context.h"
 #include "format/ctz.h"
 #include "model/model_state.h"
@@ -15,13 +15,13 @@ namespace detail {
 struct ContextState {
   Model model;
   CtzMeta meta;
-  ZippedRows rows;
+  ContextRows rows;
   ZipReport report;
 };
 
 }  // namespace detail
 
 // The part of a report that a file's content determines.
-ZipReport describe_context(const CtzMeta& meta, const ZippedRows& rows);
+ZipReport describe_context(const CtzMeta& meta, const ContextRows& rows);
 
 }  // namespace ctxzip

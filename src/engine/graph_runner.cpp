@@ -3,7 +3,6 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <numeric>
 
@@ -39,7 +38,9 @@ struct RunWatch {
   }
 };
 
-size_t graph_nodes(const Hyperparameters& hp) { return static_cast<size_t>(hp.n_layer) * 48 + 64; }
+size_t graph_nodes(const Hyperparameters& hp) {
+  return static_cast<size_t>(hp.n_layer * (64 + 3 * hp.experts.n_used) + 64);
+}
 
 }  // namespace
 
@@ -88,7 +89,7 @@ void GraphRunner::prepare(const Batch& batch, AttentionSeam& seam, int64_t graph
   next->inputs.tokens = input(batch.tokens.size());
   next->inputs.positions = input(batch.tokens.size());
   if (!batch.output_rows.empty()) next->inputs.output_rows = input(batch.output_rows.size());
-  next->logits = model_.architecture.build(model_.hp, model_.weights, context, next->graph,
+  next->logits = model_.architecture.build({model_.hp, model_.weights, context, next->graph},
                                            next->inputs, seam);
   if (next->logits != nullptr) ggml_set_output(next->logits);
   if (!ggml_gallocr_alloc_graph(allocator_.get(), next->graph)) {
@@ -138,20 +139,37 @@ std::span<const float> GraphRunner::run(const Batch& batch, AttentionSeam& seam,
           batch.output_rows.size() * static_cast<size_t>(model_.hp.n_vocab)};
 }
 
-KvShape kv_shape(const detail::ModelState& model) {
-  return {.n_layer = model.hp.n_layer,
+KvShape one_layer_shape(const detail::ModelState& model) {
+  return {.n_layer = 1,
           .n_kv_head = model.hp.n_kv_head,
           .head_dim = model.hp.head_dim,
           .row_type = model.options.f32_rows ? RowType::kF32 : RowType::kF16};
 }
 
+KvShape global_shape(const detail::ModelState& model) {
+  KvShape shape = one_layer_shape(model);
+  shape.n_layer = model.hp.layers.n_global();
+  return shape;
+}
+
+KvShape local_shape(const detail::ModelState& model) {
+  KvShape shape = one_layer_shape(model);
+  shape.n_layer = model.hp.layers.n_local();
+  return shape;
+}
+
+SegmentTable segment_table(const detail::ModelState& model) {
+  return SegmentTable(model.hp.layers, global_shape(model));
+}
+
 AttentionSetup attention_setup(const detail::ModelState& model) {
-  const KvShape shape = kv_shape(model);
+  const KvShape shape = one_layer_shape(model);
   return {.kernels = &tuned_attention_kernels(),
+          .layers = model.hp.layers,
           .shape = {.row_type = shape.row_type,
                     .head_dim = shape.head_dim,
                     .group = model.hp.group(),
-                    .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim))},
+                    .scale = model.hp.attention_scale},
           .n_kv_head = shape.n_kv_head,
           .n_threads = model.options.n_threads};
 }

@@ -56,8 +56,14 @@ class GraphRunner {
   std::unique_ptr<Prepared> prepared_;
 };
 
+// Without segments yet, for rows of this model.
+SegmentTable segment_table(const detail::ModelState& model);
 // Attention of this model on CPU with its thread count and row type.
 AttentionSetup attention_setup(const detail::ModelState& model);
-KvShape kv_shape(const detail::ModelState& model);
+// Of the stores for global and for local layers.
+KvShape global_shape(const detail::ModelState& model);
+KvShape local_shape(const detail::ModelState& model);
+// A store for one layer at a time: what a pass whose rows are dropped writes to.
+KvShape one_layer_shape(const detail::ModelState& model);
 
 }  // namespace ctxzip

@@ -88,11 +88,9 @@ double mean_nll(const detail::ModelState& model, GraphRunner& runner, const Segm
                 const CancelToken* cancel) {
   size_t longest = 1;
   for (const Probe& probe : probes) longest = std::max(longest, probe.input.size());
-  KvShape own_shape = kv_shape(model);
-  own_shape.n_layer = 1;
-  DenseCache own(own_shape, static_cast<int64_t>(longest));
+  DenseCache own(one_layer_shape(model), static_cast<int64_t>(longest));
   CacheAttention attention(attention_setup(model), past, static_cast<int>(past.size()), nullptr);
-  attention.set_target({.cache = &own, .first_row = 0, .one_layer = true});
+  attention.set_target({.global = {&own, 0}, .local = {&own, 0}, .one_layer = true});
 
   const size_t n_vocab = static_cast<size_t>(model.hp.n_vocab);
   double sum = 0;

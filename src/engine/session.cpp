@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "cache/tail.h"
 #include "core/fail.h"
 #include "core/utf8.h"
 #include "engine/context_state.h"
@@ -49,22 +50,25 @@ struct SessionState {
   explicit SessionState(const Context& handle)
       : context(handle.state()),
         model(*context->model.state()),
-        past(context->rows.shape),
-        tail(kv_shape(model), tail_capacity(*context)),
+        past(segment_table(model)),
+        tail(model.hp.layers, global_shape(model), local_shape(model), tail_capacity(*context)),
         prompt_runner(model),
         decode_runner(model) {
-    if (kv_shape(model).row_type != context->rows.shape.row_type) {
+    const RowType stored = context->rows.global.shape.row_type;
+    const RowType wanted = global_shape(model).row_type;
+    if (stored != wanted) {
       fail(ErrorKind::kMismatch, "the context has {} rows, but the model was loaded for {} rows",
-           row_type_name(context->rows.shape.row_type), row_type_name(kv_shape(model).row_type));
+           row_type_name(stored), row_type_name(wanted));
     }
     past.add(context->rows);
-    attention = std::make_unique<CacheAttention>(attention_setup(model), past, 1, nullptr);
+    attention = std::make_unique<CacheAttention>(attention_setup(model), past,
+                                                 static_cast<int>(past.size()), nullptr);
   }
 
   std::shared_ptr<const ContextState> context;
   const ModelState& model;
   SegmentTable past;
-  DenseCache tail;
+  Tail tail;
   std::unique_ptr<CacheAttention> attention;
   GraphRunner prompt_runner;
   GraphRunner decode_runner;  // keeps its graph from token to token
@@ -87,7 +91,7 @@ std::span<const float> SessionState::feed(std::span<const Token> tokens,
     const bool last = n == tokens.size();
     const std::vector<int32_t> rows(last ? 1 : 0, static_cast<int32_t>(n - 1));
     const int64_t first = tail.n_rows();
-    attention->set_target({.cache = &tail, .first_row = first});
+    attention->set_target({.global = {&tail.global(), first}, .local = {&tail.local(), first}});
     GraphRunner& runner = n == 1 ? decode_runner : prompt_runner;
     logits = runner.run({tokens.first(n), context->rows.n_positions() + first, rows}, *attention,
                         attention->own_row_capacity(), {.cancel = cancel});
@@ -204,6 +208,8 @@ Answer Session::ask(std::string_view question, const AskOptions& options) {
 Answer Session::chat(std::string_view message, const AskOptions& options) {
   detail::SessionState& state = *state_;
   const int64_t turns = state.tail.n_rows();
+  // A turn that fails is cut off again: rows before it stay readable as far as a window reaches.
+  state.tail.forget_hidden();
   std::vector<Token> prompt = state.pending;
   const std::vector<Token> pending = state.pending;
   const auto words = state.prompt_of(message, turns > 0, options.think);

@@ -51,7 +51,10 @@ Zipper::Zipper(const Model& model, ZipPlan plan, const ZipOptions& options)
       plan_(std::move(plan)),
       options_(options),
       runner_(std::make_unique<GraphRunner>(*model.state())),
-      full_(kv_shape(*model.state()), plan_.n_positions()) {
+      full_(global_shape(*model.state()), plan_.n_positions()),
+      window_(
+          local_shape(*model.state()),
+          state().hp.layers.window_rows() + std::min(options.batch_tokens, plan_.n_positions())) {
   if (options_.self_check && !plan_.too_short) {
     probes_ = self_check_probes(state().tokenizer, plan_.layout, plan_.context);
   }
@@ -66,17 +69,21 @@ void Zipper::prefill() {
   std::vector<Token> tokens = plan_.layout.prefix;
   tokens.insert(tokens.end(), plan_.context.begin(), plan_.context.end());
   const int64_t n_tokens = static_cast<int64_t>(tokens.size());
-  const SegmentTable nothing(full_.shape());
+  const SegmentTable nothing = segment_table(state());
   CacheAttention attention(attention_setup(state()), nothing, 0, nullptr);
   report_progress(Stage::kPrefill, 0, n_tokens);
   while (full_.n_rows() < n_tokens) {
     const int64_t first = full_.n_rows();
     const int64_t n = std::min(options_.batch_tokens, n_tokens - first);
-    attention.set_target({.cache = &full_, .first_row = first});
+    if (window_.n_rows() + n > window_.capacity()) {
+      window_.drop_front(window_.n_rows() - state().hp.layers.window_rows());
+    }
+    attention.set_target({.global = {&full_, first}, .local = {&window_, window_.n_rows()}});
     const auto part = std::span(tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(n));
     runner_->run({part, first, {}}, attention, attention.own_row_capacity(),
                  {.cancel = options_.cancel});
     full_.extend(n);
+    window_.extend(n);
     report_progress(Stage::kPrefill, full_.n_rows(), n_tokens);
   }
 }
@@ -100,16 +107,13 @@ const Scores& Zipper::scores(Method method) {
 
 void Zipper::score_by_reconstruction(Scores& scores) {
   const RepeatPrompts prompts = repeat_prompts(state().tokenizer, plan_.layout);
-  KvShape own_shape = full_.shape();
-  own_shape.n_layer = 1;
-  DenseCache own(own_shape, plan_.chunk_tokens + longest_prompt(prompts));
+  DenseCache own(one_layer_shape(state()), plan_.chunk_tokens + longest_prompt(prompts));
   report_progress(Stage::kScore, 0, plan_.n_context());
   for (const ReconstructionPass& pass :
        plan_reconstruction(prompts, plan_.context, plan_.chunk_tokens)) {
-    const PassAttention over =
-        pass_attention(full_, plan_.n_prefix(), pass, options_.recon_attention, scores);
+    const PassAttention over = pass_attention(full_rows(), pass, options_.recon_attention, scores);
     CacheAttention attention(attention_setup(state()), over.past, over.own_place, &over.sink);
-    attention.set_target({.cache = &own, .first_row = 0, .one_layer = true});
+    attention.set_target({.global = {&own, 0}, .local = {&own, 0}, .one_layer = true});
     const RunControl control = {
         .cancel = options_.cancel, .on_fraction = [&](double share) {
           const auto done =
@@ -121,11 +125,21 @@ void Zipper::score_by_reconstruction(Scores& scores) {
   }
 }
 
+const ZippedRows& Zipper::frozen_window() {
+  if (!frozen_window_) {
+    CHECK(full_.n_rows() == plan_.n_positions());
+    frozen_window_ = freeze_window(window_, state().hp.layers, plan_.n_positions());
+    window_.truncate(0);
+  }
+  return *frozen_window_;
+}
+
 const SelfCheck& Zipper::full_check() {
   if (!full_check_) {
     const Stopwatch watch(check_s_);
-    SegmentTable all(full_.shape());
+    SegmentTable all = segment_table(state());
     all.add(full_, 0, full_.n_rows());
+    all.add_window(frozen_window());
     full_check_ =
         run_self_check(state(), *runner_, all, plan_.n_positions(), probes_, options_.cancel);
   }
@@ -137,8 +151,12 @@ KeepSet Zipper::select(Method method, const Budget& budget, Allocation allocatio
   if (plan_.too_short) return keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
   if (budget.quality) return search_quality(method, *budget.quality, allocation);
   const int64_t n_keep =
-      pairs_for_budget(budget, shape.n_layer, shape.n_kv_head, plan_.n_context(), plan_.n_prefix(),
-                       static_cast<int64_t>(shape.pair_size()));
+      pairs_for_budget(budget, {.n_layer = shape.n_layer,
+                                .n_kv_head = shape.n_kv_head,
+                                .n_context = plan_.n_context(),
+                                .n_prefix = plan_.n_prefix(),
+                                .pair_bytes = static_cast<int64_t>(shape.pair_size()),
+                                .window_bytes = frozen_window().kv_bytes()});
   return select_pairs(scores(method), n_keep, allocation);
 }
 
@@ -156,8 +174,9 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
     // Sizes of interest span orders of magnitude: halve the ratio first, then narrow down.
     const int64_t middle = low == 0 ? high / 2 : low + (high - low) / 2;
     KeepSet candidate = select_pairs(all_scores, std::max<int64_t>(1, middle), allocation);
-    SegmentTable kept(full_.shape());
+    SegmentTable kept = segment_table(state());
     kept.add(full_, plan_.n_prefix(), candidate);
+    kept.add_window(frozen_window());
     const double nll = mean_nll(state(), *runner_, kept, plan_.n_positions(),
                                 probes_.reconstruction, options_.cancel);
     if (nll - base <= bound) {
@@ -171,7 +190,9 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
   return best;
 }
 
-Context Zipper::finish(Method method, Allocation allocation, ZippedRows rows) {
+Context Zipper::finish(Method method, Allocation allocation, ZippedRows kept) {
+  ContextRows rows{
+      .layers = state().hp.layers, .global = std::move(kept), .local = frozen_window()};
   CtzMeta meta;
   meta.model = state().fingerprint;
   meta.model_name = state().info.name;
@@ -188,10 +209,10 @@ Context Zipper::finish(Method method, Allocation allocation, ZippedRows rows) {
   meta.seed = options_.seed;
   if (!probes_.empty()) {
     const Stopwatch watch(check_s_);
-    SegmentTable kept(rows.shape);
-    kept.add(rows);
+    SegmentTable all = segment_table(state());
+    all.add(rows);
     const SelfCheck check =
-        run_self_check(state(), *runner_, kept, plan_.n_positions(), probes_, options_.cancel);
+        run_self_check(state(), *runner_, all, plan_.n_positions(), probes_, options_.cancel);
     meta.delta_nll = check.reconstruction - full_check_->reconstruction;
     meta.delta_nll_probe = check.held_out - full_check_->held_out;
   }

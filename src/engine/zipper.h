@@ -14,6 +14,7 @@
 #include "engine/context_state.h"
 #include "engine/graph_runner.h"
 #include "engine/self_check.h"
+#include "score/kvzip.h"
 #include "score/scores.h"
 
 namespace ctxzip {
@@ -56,7 +57,8 @@ class Zipper {
   Context copy(Method method, Allocation allocation, const KeepSet& kept);
 
   const ZipPlan& plan() const { return plan_; }
-  const DenseCache& full_cache() const { return full_; }
+  // Everything that was prefilled; valid until take().
+  FullRows full_rows() { return {state().hp.layers, full_, frozen_window(), plan_.n_prefix()}; }
   double prefill_seconds() const { return prefill_s_; }
   double score_seconds() const { return score_s_; }
   double compact_seconds() const { return compact_s_; }
@@ -66,14 +68,18 @@ class Zipper {
   void score_by_reconstruction(Scores& scores);
   KeepSet search_quality(Method method, double bound, Allocation allocation);
   const SelfCheck& full_check();
-  Context finish(Method method, Allocation allocation, ZippedRows rows);
+  // The windows at the context's end; what they are made of is given back.
+  const ZippedRows& frozen_window();
+  Context finish(Method method, Allocation allocation, ZippedRows kept);
   void report_progress(Stage stage, int64_t done, int64_t total) const;
 
   Model model_;
   ZipPlan plan_;
   ZipOptions options_;
   std::unique_ptr<GraphRunner> runner_;
-  DenseCache full_;
+  DenseCache full_;    // global layers
+  DenseCache window_;  // local layers: what the newest token's window still shows, at least
+  std::optional<ZippedRows> frozen_window_;
   std::map<Method, Scores> scores_;
   SelfCheckProbes probes_;
   std::optional<SelfCheck> full_check_;

@@ -192,7 +192,7 @@ class ContextRun {
 
 KeepSet ContextRun::select(const Variant& variant) {
   if (!variant.method->scores) {
-    const KvShape& shape = zipper_.full_cache().shape();
+    const KvShape& shape = zipper_.full_rows().global.shape();
     return keep_all(shape.n_layer, shape.n_kv_head, zipper_.plan().n_context());
   }
   const Method method = *variant.method->scores;

@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "cache/zipped_rows.h"
+#include "cache/context_rows.h"
 #include "core/file.h"
 #include "model/fingerprint.h"
 
 namespace ctxzip {
 
-constexpr uint32_t kCtzVersion = 1;
+// Written; files of every version before it are read.
+constexpr uint32_t kCtzVersion = 2;
 
 // Everything of a file but its rows.
 struct CtzMeta {
@@ -41,15 +42,15 @@ struct CtzMeta {
 
 struct CtzFile {
   CtzMeta meta;
-  ZippedRows rows;  // its storage keeps the mapping or the buffer alive
+  ContextRows rows;  // their storage keeps the mapping or the buffer alive
   int64_t file_bytes = 0;
 };
 
 // The file's bytes are a function of the arguments alone. `sink` gets them in order. Throws Error:
 // kInvalidArgument (a number that is not finite, a string that is not plain text), kUnsupported
 // (dimensions beyond the format's limits), and what `sink` throws.
-void write_ctz(const CtzMeta& meta, const ZippedRows& rows, const WriteFn& sink);
-int64_t ctz_bytes(const CtzMeta& meta, const ZippedRows& rows);
+void write_ctz(const CtzMeta& meta, const ContextRows& rows, const WriteFn& sink);
+int64_t ctz_bytes(const CtzMeta& meta, const ContextRows& rows);
 
 // Both verify every length before use and every checksum, and allocate in proportion to the bytes
 // there. Rows are aligned to 32 bytes in a mapped file, to 16 in memory; a layer without rows has

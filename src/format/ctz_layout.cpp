@@ -7,20 +7,22 @@
 namespace ctxzip {
 namespace {
 
-constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 16384;  // n_layer x n_kv_head
 constexpr int64_t kMaxHeadDim = 4096;
 constexpr uint64_t kMaxPositions = INT32_MAX;
 
 }  // namespace
 
-std::optional<std::string> limit_exceeded(const KvShape& shape, uint64_t n_positions) {
-  if (shape.n_layer < 1 || shape.n_layer > kMaxLayers) {
-    return fmt::format("n_layer is {}, expected 1 to {}", shape.n_layer, kMaxLayers);
+std::optional<std::string> limit_exceeded(const KvShape& shape, const LayerMap& layers,
+                                          uint64_t n_positions) {
+  if (layers.n_layer() > kMaxLayers) {
+    return fmt::format("the model has {} layers, expected 1 to {}", layers.n_layer(), kMaxLayers);
   }
-  if (shape.n_kv_head < 1 || shape.n_kv_head > kMaxHeads / shape.n_layer) {
+  if (layers.n_global() < 1)
+    return std::string("the model has no global layer, expected at least one");
+  if (shape.n_kv_head < 1 || shape.n_kv_head > kMaxHeads / layers.n_layer()) {
     return fmt::format("n_kv_head is {}, expected 1 to {} with {} layers", shape.n_kv_head,
-                       kMaxHeads / shape.n_layer, shape.n_layer);
+                       kMaxHeads / layers.n_layer(), layers.n_layer());
   }
   if (shape.head_dim < 1 || shape.head_dim > kMaxHeadDim) {
     return fmt::format("head_dim is {}, expected 1 to {}", shape.head_dim, kMaxHeadDim);
@@ -36,8 +38,8 @@ uint64_t padded_bytes(uint64_t n_bytes) {
   return (n_bytes + kGgufAlignment - 1) / kGgufAlignment * kGgufAlignment;
 }
 
-std::vector<TensorSpec> tensor_layout(const KvShape& shape, uint64_t n_context,
-                                      std::span<const uint64_t> layer_rows) {
+std::vector<TensorSpec> tensor_layout(const KvShape& shape, const LayerMap& layers,
+                                      uint64_t n_context, std::span<const uint64_t> layer_rows) {
   std::vector<TensorSpec> specs;
   specs.reserve(1 + 2 * layer_rows.size());
   uint64_t offset = 0;
@@ -46,13 +48,13 @@ std::vector<TensorSpec> tensor_layout(const KvShape& shape, uint64_t n_context,
     offset += padded_bytes(spec.n_bytes);
     specs.push_back(std::move(spec));
   };
-  const auto n_layer = static_cast<uint64_t>(shape.n_layer);
+  const auto n_global = static_cast<uint64_t>(layers.n_global());
   const auto n_kv_head = static_cast<uint64_t>(shape.n_kv_head);
   const uint64_t stride = bitmap_bytes(n_context);
   add({.name = "kept",
        .type = kTensorI8,
-       .ne = {stride, n_kv_head, n_layer, 1},
-       .n_bytes = stride * n_kv_head * n_layer});
+       .ne = {stride, n_kv_head, n_global, 1},
+       .n_bytes = stride * n_kv_head * n_global});
   for (size_t layer = 0; layer < layer_rows.size(); ++layer) {
     const uint64_t rows = layer_rows[layer];
     if (rows == 0) continue;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/kv_shape.h"
+#include "cache/layer_map.h"
 
 namespace ctxzip {
 
@@ -39,6 +40,7 @@ inline constexpr char kKeyTensorChecksums[] = "ctxzip.checksum.tensors";
 inline constexpr char kKeyMetadataChecksum[] = "ctxzip.checksum.metadata";
 
 constexpr size_t kMaxTextBytes = 255;
+constexpr int64_t kMaxLayers = kMaxTextBytes;  // their kinds are one letter each
 
 // ggml_type numbers; a RowType has the same number as its ggml_type.
 constexpr uint32_t kTensorI8 = 24;
@@ -53,15 +55,17 @@ struct TensorSpec {
 
 // Names the dimension that the format cannot hold; empty if all are fine. Within these limits no
 // size of tensor_layout() overflows.
-std::optional<std::string> limit_exceeded(const KvShape& shape, uint64_t n_positions);
+std::optional<std::string> limit_exceeded(const KvShape& shape, const LayerMap& layers,
+                                          uint64_t n_positions);
 
 // Bytes of one head's bitmap.
 constexpr uint64_t bitmap_bytes(uint64_t n_context) { return (n_context + 7) / 8; }
 // Bytes of a tensor with its padding.
 uint64_t padded_bytes(uint64_t n_bytes);
 
-// `kept`, then k.N and v.N of each layer that has rows: (layer) rows, prefixes included.
-std::vector<TensorSpec> tensor_layout(const KvShape& shape, uint64_t n_context,
-                                      std::span<const uint64_t> layer_rows);
+// `kept` (over the global layers), then k.N and v.N of each of the model's layers N that has rows.
+// layer_rows (layer): rows of all its heads together, prefixes included. `shape` is of one layer.
+std::vector<TensorSpec> tensor_layout(const KvShape& shape, const LayerMap& layers,
+                                      uint64_t n_context, std::span<const uint64_t> layer_rows);
 
 }  // namespace ctxzip

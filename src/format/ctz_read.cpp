@@ -104,11 +104,12 @@ void check_kind(const Source& source) {
          source.object, architecture, kCtzArchitecture);
   }
   const auto version = source.get<uint32_t>(kKeyVersion);
-  if (version != kCtzVersion) {
-    fail(
-        ErrorKind::kUnsupported,
-        "{} has .ctz version {}, supported is {}; use a ctxzip that knows it or make the file anew",
-        source.object, version, kCtzVersion);
+  if (version < 1 || version > kCtzVersion) {
+    fail(ErrorKind::kUnsupported,
+         "{} has .ctz version {}, supported are 1 to {}; use a ctxzip that knows it or make the "
+         "file "
+         "anew",
+         source.object, version, kCtzVersion);
   }
   const auto alignment = source.get<uint32_t>(kKeyAlignment);
   if (alignment != kGgufAlignment) {
@@ -143,9 +144,15 @@ std::vector<int32_t> read_tokens(const Source& source, const char* key, int64_t 
 
 CtzMeta read_meta(const Source& source) {
   CtzMeta meta;
-  for_each_field(meta.model, [&]<typename T>(const char* name, T& value) {
-    value = source.get<T>((std::string(kKeyModelPrefix) + name).c_str());
+  const auto version = static_cast<int>(source.get<uint32_t>(kKeyVersion));
+  for_each_field(meta.model, [&]<typename T>(const char* name, T& value, int since) {
+    if (since <= version) value = source.get<T>((std::string(kKeyModelPrefix) + name).c_str());
   });
+  if (meta.model.n_layer < 1 || meta.model.n_layer > kMaxLayers) {
+    source.corrupt("{}n_layer is {}, expected 1 to {}", kKeyModelPrefix, meta.model.n_layer,
+                   kMaxLayers);
+  }
+  if (version == 1) meta.model.layers.assign(static_cast<size_t>(meta.model.n_layer), 'g');
   const int64_t n_vocab = meta.model.n_vocab;
   if (n_vocab < 1 || n_vocab > INT32_MAX) {
     source.corrupt("{}n_vocab is {}, expected 1 to {}", kKeyModelPrefix, n_vocab, INT32_MAX);
@@ -171,19 +178,30 @@ CtzMeta read_meta(const Source& source) {
   return meta;
 }
 
-KvShape read_shape(const Source& source, const CtzMeta& meta) {
+LayerMap read_layers(const Source& source, const ModelFingerprint& model) {
+  const auto n_kinds = static_cast<int64_t>(model.layers.size());
+  if (n_kinds != model.n_layer || !LayerMap::valid(model.layers, model.window)) {
+    source.corrupt(
+        "{}layers has {} letters for {} layers and a window of {}: expected one of 'g' and 'l' for "
+        "each, and a window if there is an 'l'",
+        kKeyModelPrefix, n_kinds, model.n_layer, model.window);
+  }
+  return LayerMap(model.layers, model.window);
+}
+
+KvShape read_shape(const Source& source, const CtzMeta& meta, const LayerMap& layers) {
   const auto row_type = source.get<uint32_t>(kKeyRowType);
   if (row_type > static_cast<uint32_t>(RowType::kF16)) {
     fail(ErrorKind::kUnsupported,
          "{} has rows of type {}, supported are 0 (f32) and 1 (f16); use a later ctxzip",
          source.object, row_type);
   }
-  const KvShape shape = {.n_layer = meta.model.n_layer,
+  const KvShape shape = {.n_layer = layers.n_global(),
                          .n_kv_head = meta.model.n_kv_head,
                          .head_dim = meta.model.head_dim,
                          .row_type = static_cast<RowType>(row_type)};
   const auto problem =
-      limit_exceeded(shape, meta.prefix_tokens.size() + meta.context_tokens.size());
+      limit_exceeded(shape, layers, meta.prefix_tokens.size() + meta.context_tokens.size());
   if (problem) source.corrupt("{}", *problem);
   return shape;
 }
@@ -300,12 +318,36 @@ KeepSet read_keep_set(const Source& source, const KvShape& shape, uint64_t n_con
   return kept;
 }
 
-std::vector<uint64_t> sum_layer_rows(const KvShape& shape, uint64_t n_prefix,
+// (layer of the model): rows of all its heads.
+std::vector<uint64_t> sum_layer_rows(const KvShape& shape, const LayerMap& layers,
+                                     uint64_t n_prefix, uint64_t n_window,
                                      std::span<const uint32_t> counts) {
   const auto n_kv_head = static_cast<size_t>(shape.n_kv_head);
-  std::vector<uint64_t> layer_rows(static_cast<size_t>(shape.n_layer), n_kv_head * n_prefix);
-  for (size_t head = 0; head < counts.size(); ++head) layer_rows[head / n_kv_head] += counts[head];
+  std::vector<uint64_t> layer_rows;
+  for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
+    uint64_t n = n_kv_head * (layers.is_local(layer) ? n_window : n_prefix);
+    if (!layers.is_local(layer)) {
+      const auto first = static_cast<size_t>(layers.index(layer)) * n_kv_head;
+      for (const uint32_t count : counts.subspan(first, n_kv_head)) n += count;
+    }
+    layer_rows.push_back(n);
+  }
   return layer_rows;
+}
+
+// Points both stores at their tensors, which follow the bitmaps in the order of layers.
+void place_rows(ContextRows& rows, std::span<const uint64_t> layer_rows,
+                std::span<const std::span<const std::byte>> tensors) {
+  size_t next = 1;
+  for (size_t layer = 0; layer < layer_rows.size(); ++layer) {
+    ZippedRows& store =
+        rows.layers.is_local(static_cast<int64_t>(layer)) ? rows.local : rows.global;
+    const bool any = layer_rows[layer] > 0;
+    store.k_layers.push_back(any ? tensors[next++].data() : nullptr);
+    store.v_layers.push_back(any ? tensors[next++].data() : nullptr);
+  }
+  index_rows(rows.global);
+  index_rows(rows.local);
 }
 
 // Everything but `storage`.
@@ -316,22 +358,25 @@ CtzFile parse_ctz(std::span<const std::byte> bytes, const std::string& object) {
   CtzFile file;
   file.file_bytes = static_cast<int64_t>(bytes.size());
   file.meta = read_meta(source);
-  ZippedRows& rows = file.rows;
-  rows.shape = read_shape(source, file.meta);
-  rows.n_prefix = static_cast<int64_t>(file.meta.prefix_tokens.size());
+  ContextRows& rows = file.rows;
+  rows.layers = read_layers(source, file.meta.model);
+  const KvShape shape = read_shape(source, file.meta, rows.layers);
+  const size_t n_prefix = file.meta.prefix_tokens.size();
   const uint64_t n_context = file.meta.context_tokens.size();
-  const auto counts = read_counts(source, rows.shape, n_context);
-  const auto layer_rows = sum_layer_rows(rows.shape, file.meta.prefix_tokens.size(), counts);
-  const auto tensors = read_tensors(source, tensor_layout(rows.shape, n_context, layer_rows));
-  rows.kept = read_keep_set(source, rows.shape, n_context, counts, tensors[0]);
-  rows.k_layers.reserve(layer_rows.size());
-  rows.v_layers.reserve(layer_rows.size());
-  size_t next = 1;
-  for (const uint64_t n_rows : layer_rows) {
-    rows.k_layers.push_back(n_rows == 0 ? nullptr : tensors[next++].data());
-    rows.v_layers.push_back(n_rows == 0 ? nullptr : tensors[next++].data());
-  }
-  index_rows(rows);
+  const auto n_window = static_cast<uint64_t>(
+      frozen_window_rows(rows.layers, static_cast<int64_t>(n_prefix + n_context)));
+  const auto counts = read_counts(source, shape, n_context);
+  const auto layer_rows = sum_layer_rows(shape, rows.layers, n_prefix, n_window, counts);
+  const auto tensors =
+      read_tensors(source, tensor_layout(shape, rows.layers, n_context, layer_rows));
+  rows.global.shape = shape;
+  rows.global.n_prefix = static_cast<int64_t>(n_prefix);
+  rows.global.kept = read_keep_set(source, shape, n_context, counts, tensors[0]);
+  rows.local.shape = shape;
+  rows.local.shape.n_layer = rows.layers.n_local();
+  rows.local.n_prefix = static_cast<int64_t>(n_window);
+  rows.local.kept = keep_nothing(rows.layers.n_local(), shape.n_kv_head);
+  place_rows(rows, layer_rows, tensors);
   return file;
 }
 
@@ -340,14 +385,16 @@ CtzFile parse_ctz(std::span<const std::byte> bytes, const std::string& object) {
 CtzFile read_ctz(const std::string& path) {
   auto mapped = std::make_shared<const MappedFile>(path);
   CtzFile file = parse_ctz(mapped->bytes(), fmt::format("'{}'", path));
-  file.rows.storage = std::move(mapped);
+  file.rows.global.storage = mapped;
+  file.rows.local.storage = std::move(mapped);
   return file;
 }
 
 CtzFile read_ctz(std::vector<std::byte> bytes) {
   auto owned = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
   CtzFile file = parse_ctz(*owned, "the .ctz data in memory");
-  file.rows.storage = std::move(owned);
+  file.rows.global.storage = owned;
+  file.rows.local.storage = std::move(owned);
   return file;
 }
 

@@ -29,20 +29,27 @@ struct Body {
   std::vector<std::span<const std::byte>> data;  // (spec)
 };
 
-void check_arguments(const CtzMeta& meta, const ZippedRows& rows) {
-  const KvShape& shape = rows.shape;
-  CHECK(meta.model.n_layer == shape.n_layer && meta.model.n_kv_head == shape.n_kv_head);
-  CHECK(meta.model.head_dim == shape.head_dim);
-  CHECK(rows.kept.n_layer == shape.n_layer && rows.kept.n_kv_head == shape.n_kv_head);
-  CHECK(rows.kept.rows.size() == static_cast<size_t>(shape.n_layer * shape.n_kv_head));
-  CHECK(static_cast<int64_t>(meta.prefix_tokens.size()) == rows.n_prefix);
-  CHECK(static_cast<int64_t>(meta.context_tokens.size()) == rows.kept.n_context);
-  CHECK(rows.kept.n_context > 0 && meta.chunk_tokens >= 0);
+void check_arguments(const CtzMeta& meta, const ContextRows& rows) {
+  const ZippedRows& global = rows.global;
+  const KvShape& shape = global.shape;
+  CHECK(meta.model.layers == rows.layers.kinds() && meta.model.window == rows.layers.window());
+  CHECK(meta.model.n_layer == rows.layers.n_layer() && shape.n_layer == rows.layers.n_global());
+  CHECK(meta.model.n_kv_head == shape.n_kv_head && meta.model.head_dim == shape.head_dim);
+  CHECK(global.kept.n_layer == shape.n_layer && global.kept.n_kv_head == shape.n_kv_head);
+  CHECK(global.kept.rows.size() == static_cast<size_t>(shape.n_layer * shape.n_kv_head));
+  CHECK(static_cast<int64_t>(meta.prefix_tokens.size()) == global.n_prefix);
+  CHECK(static_cast<int64_t>(meta.context_tokens.size()) == global.kept.n_context);
+  CHECK(global.kept.n_context > 0 && meta.chunk_tokens >= 0);
+  if (rows.layers.n_local() > 0) {
+    CHECK(rows.local.n_prefix == frozen_window_rows(rows.layers, rows.n_positions()));
+    CHECK(rows.local.shape.n_layer == rows.layers.n_local());
+  }
   for (const auto* tokens : {&meta.prefix_tokens, &meta.context_tokens, &meta.question_tokens,
                              &meta.turn_tokens, &meta.next_turn_tokens}) {
     for (const int32_t token : *tokens) CHECK(token >= 0 && token < meta.model.n_vocab);
   }
-  if (const auto problem = limit_exceeded(shape, static_cast<uint64_t>(rows.n_positions()))) {
+  if (const auto problem =
+          limit_exceeded(shape, rows.layers, static_cast<uint64_t>(rows.n_positions()))) {
     fail(ErrorKind::kUnsupported, "a .ctz file cannot hold this context: {}", *problem);
   }
 }
@@ -59,20 +66,27 @@ std::vector<std::byte> make_bitmaps(const KeepSet& kept) {
   return bitmaps;
 }
 
-Body make_body(const ZippedRows& rows) {
+Body make_body(const ContextRows& rows) {
+  const LayerMap& layers = rows.layers;
+  const auto store = [&](int64_t layer) -> const ZippedRows& {
+    return layers.is_local(layer) ? rows.local : rows.global;
+  };
   std::vector<uint64_t> layer_rows;
-  for (int64_t layer = 0; layer < rows.shape.n_layer; ++layer) {
-    layer_rows.push_back(static_cast<uint64_t>(rows.layer_rows(layer)));
+  for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
+    layer_rows.push_back(static_cast<uint64_t>(store(layer).layer_rows(layers.index(layer))));
   }
+  const KvShape& shape = rows.global.shape;
   Body body;
-  body.specs = tensor_layout(rows.shape, static_cast<uint64_t>(rows.kept.n_context), layer_rows);
-  body.bitmaps = make_bitmaps(rows.kept);
+  body.specs =
+      tensor_layout(shape, layers, static_cast<uint64_t>(rows.global.kept.n_context), layer_rows);
+  body.bitmaps = make_bitmaps(rows.global.kept);
   body.data.push_back(body.bitmaps);
-  for (size_t layer = 0; layer < layer_rows.size(); ++layer) {
-    if (layer_rows[layer] == 0) continue;
-    const size_t n_bytes = layer_rows[layer] * rows.shape.row_size();
-    body.data.emplace_back(rows.k_layers[layer], n_bytes);
-    body.data.emplace_back(rows.v_layers[layer], n_bytes);
+  for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
+    const size_t n_bytes = layer_rows[static_cast<size_t>(layer)] * shape.row_size();
+    if (n_bytes == 0) continue;
+    const auto at = static_cast<size_t>(layers.index(layer));
+    body.data.emplace_back(store(layer).k_layers[at], n_bytes);
+    body.data.emplace_back(store(layer).v_layers[at], n_bytes);
   }
   return body;
 }
@@ -117,13 +131,13 @@ class KeyWriter {
   gguf_context* gguf_;
 };
 
-void set_keys(KeyWriter& keys, const CtzMeta& meta, const ZippedRows& rows) {
+void set_keys(KeyWriter& keys, const CtzMeta& meta, const ContextRows& rows) {
   keys.set(kKeyArchitecture, std::string(kCtzArchitecture));
   keys.set(kKeyAlignment, static_cast<uint32_t>(kGgufAlignment));
   keys.set(kKeyVersion, kCtzVersion);
-  keys.set(kKeyRowType, static_cast<uint32_t>(rows.shape.row_type));
+  keys.set(kKeyRowType, static_cast<uint32_t>(rows.global.shape.row_type));
   keys.set(kKeyModelName, to_plain_text(meta.model_name, kMaxTextBytes));
-  for_each_field(meta.model, [&](const char* name, const auto& value) {
+  for_each_field(meta.model, [&](const char* name, const auto& value, int) {
     keys.set((std::string(kKeyModelPrefix) + name).c_str(), value);
   });
   keys.set(kKeyPrefixTokens, meta.prefix_tokens);
@@ -140,7 +154,8 @@ void set_keys(KeyWriter& keys, const CtzMeta& meta, const ZippedRows& rows) {
   keys.set(kKeyDeltaNll, meta.delta_nll);
   keys.set(kKeyDeltaNllProbe, meta.delta_nll_probe);
   std::vector<uint32_t> counts;
-  for (const auto& list : rows.kept.rows) counts.push_back(static_cast<uint32_t>(list.size()));
+  for (const auto& list : rows.global.kept.rows)
+    counts.push_back(static_cast<uint32_t>(list.size()));
   keys.set(kKeyCounts, counts);
 }
 
@@ -169,7 +184,7 @@ std::vector<std::byte> metadata_bytes(const gguf_context* gguf) {
 }
 
 // The metadata with `tensor_checksums` and its own checksum.
-std::vector<std::byte> make_metadata(const CtzMeta& meta, const ZippedRows& rows, const Body& body,
+std::vector<std::byte> make_metadata(const CtzMeta& meta, const ContextRows& rows, const Body& body,
                                      const std::vector<uint64_t>& tensor_checksums) {
   const gguf_context_ptr gguf(gguf_init_empty());
   KeyWriter keys(gguf.get());
@@ -184,7 +199,7 @@ std::vector<std::byte> make_metadata(const CtzMeta& meta, const ZippedRows& rows
 
 }  // namespace
 
-void write_ctz(const CtzMeta& meta, const ZippedRows& rows, const WriteFn& sink) {
+void write_ctz(const CtzMeta& meta, const ContextRows& rows, const WriteFn& sink) {
   check_arguments(meta, rows);
   const Body body = make_body(rows);
   std::vector<uint64_t> checksums;
@@ -198,7 +213,7 @@ void write_ctz(const CtzMeta& meta, const ZippedRows& rows, const WriteFn& sink)
   }
 }
 
-int64_t ctz_bytes(const CtzMeta& meta, const ZippedRows& rows) {
+int64_t ctz_bytes(const CtzMeta& meta, const ContextRows& rows) {
   check_arguments(meta, rows);
   const Body body = make_body(rows);
   const std::vector<uint64_t> checksums(body.specs.size());

@@ -46,13 +46,15 @@ struct Queries {
 };
 
 // What a tile attends to. Segments are taken in order. In the segment `causal` (-1: none) token t
-// sees the first causal_rows + t rows, in all others every row.
+// sees the first causal_rows + t rows, in all others every row; of these the first hidden[s] + t of
+// segment s are hidden (a sliding window that has moved past them; negative: none yet).
 struct TileSegments {
   std::span<const Segment> segments;
   int causal = -1;
   int64_t causal_rows = 0;
   // lse (if asked for) covers the first n_lse_segments segments only.
   int n_lse_segments = 0;
+  std::span<const int64_t> hidden = {};  // empty: nothing is hidden
 };
 
 struct AttentionKernels {

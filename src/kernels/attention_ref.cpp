@@ -62,6 +62,11 @@ int64_t visible_rows(const TileSegments& over, int segment, int64_t token) {
   return segment == over.causal ? std::min(n_rows, over.causal_rows + token) : n_rows;
 }
 
+int64_t hidden_rows(const TileSegments& over, int segment, int64_t token) {
+  if (over.hidden.empty()) return 0;
+  return std::max<int64_t>(0, over.hidden[static_cast<size_t>(segment)] + token);
+}
+
 size_t scratch_bytes(const AttentionShape&) noexcept { return 0; }
 
 void attend_tile(const AttentionShape& shape, const Queries& q, const TileSegments& over,
@@ -77,7 +82,8 @@ void attend_tile(const AttentionShape& shape, const Queries& q, const TileSegmen
           if (!out) break;
         }
         if (segment == n_segments) break;
-        for (int64_t row = 0; row < visible_rows(over, segment, token); ++row) {
+        for (int64_t row = hidden_rows(over, segment, token);
+             row < visible_rows(over, segment, token); ++row) {
           add_row(shape, query, over.segments[static_cast<size_t>(segment)], row, state);
         }
       }

@@ -208,17 +208,37 @@ void add_values(const float* weights, const float* v, int64_t n, int64_t n_panel
   }
 }
 
-// One segment, block by block. `causal_rows` < 0: every token sees every row.
+// The rows of one segment that each token of a tile sees: [first(t), end(t)), both ascending in t.
+struct VisibleRows {
+  int64_t n_rows;
+  bool causal;
+  int64_t causal_rows;
+  bool windowed;
+  int64_t hidden;
+
+  VisibleRows(const TileSegments& over, int segment)
+      : n_rows(over.segments[static_cast<size_t>(segment)].n_rows),
+        causal(segment == over.causal),
+        causal_rows(over.causal_rows),
+        windowed(!over.hidden.empty()),
+        hidden(windowed ? over.hidden[static_cast<size_t>(segment)] : 0) {}
+
+  int64_t first(int64_t token) const { return windowed ? std::max<int64_t>(0, hidden + token) : 0; }
+  int64_t end(int64_t token) const {
+    return causal ? std::min(n_rows, causal_rows + token) : n_rows;
+  }
+};
+
+// One segment, block by block.
 void attend_segment(const AttentionShape& shape, int64_t n_tokens, const Segment& segment,
-                    int64_t causal_rows, bool with_values, const TileScratch& scratch) {
+                    const VisibleRows& visible, bool with_values, const TileScratch& scratch) {
   const int64_t n_queries = n_tokens * shape.group;
   const int64_t n_dim_panels = round_up(shape.head_dim, kPanelCols) / kPanelCols;
-  const auto rows_seen = [&](int64_t m) {
-    const int64_t token = std::min(m, n_queries - 1) / shape.group;
-    return causal_rows < 0 ? segment.n_rows : std::min(segment.n_rows, causal_rows + token);
-  };
+  const auto token_of = [&](int64_t m) { return std::min(m, n_queries - 1) / shape.group; };
+  const auto rows_seen = [&](int64_t m) { return visible.end(token_of(m)); };
   constexpr int64_t kStripQueries = kStripPanels * kPanelQueries;
-  for (int64_t begin = 0; begin < rows_seen(n_queries - 1); begin += kBlockRows) {
+  const int64_t first_block = visible.first(0) / kBlockRows * kBlockRows;
+  for (int64_t begin = first_block; begin < rows_seen(n_queries - 1); begin += kBlockRows) {
     const int64_t n = std::min(kBlockRows, rows_seen(n_queries - 1) - begin);
     pack_block(shape, segment, begin, n, with_values, scratch);
     for (int64_t first = 0; first < n_queries; first += kStripQueries) {
@@ -226,13 +246,17 @@ void attend_segment(const AttentionShape& shape, int64_t n_tokens, const Segment
           (std::min(kStripQueries, n_queries - first) + kPanelQueries - 1) / kPanelQueries;
       const int64_t last = first + n_panels * kPanelQueries - 1;
       const int64_t n_strip = std::min(n, rows_seen(last) - begin);
-      if (n_strip <= 0) continue;
+      if (n_strip <= 0 || visible.first(token_of(first)) >= begin + n_strip) continue;
       const int64_t panel = first / kPanelQueries;
       score_strip(scratch.q + panel * kPanelQueries * shape.head_dim, scratch.k, shape.head_dim,
                   n_panels, n_strip, scratch.weights);
       for (int64_t m = first; m <= last; ++m) {
-        const int64_t n_seen = std::clamp<int64_t>(rows_seen(m) - begin, 0, n_strip);
-        softmax_row(scratch.weights + (m - first) * kBlockRows, n_seen, n_strip, m, scratch);
+        float* weights = scratch.weights + (m - first) * kBlockRows;
+        int64_t n_seen = std::clamp<int64_t>(rows_seen(m) - begin, 0, n_strip);
+        const int64_t n_hidden = std::clamp<int64_t>(visible.first(token_of(m)) - begin, 0, n_seen);
+        if (n_hidden == n_seen) n_seen = 0;
+        std::fill_n(weights, std::min(n_hidden, n_seen), kMinusInfinity);
+        softmax_row(weights, n_seen, n_strip, m, scratch);
       }
       if (!with_values) continue;
       add_values(scratch.weights, scratch.v, n_strip, n_panels, n_dim_panels,
@@ -291,7 +315,7 @@ void attend_tile(const AttentionShape& shape, const Queries& q, const TileSegmen
     }
     if (segment == n_segments) break;
     attend_segment(shape, q.n_tokens, over.segments[static_cast<size_t>(segment)],
-                   segment == over.causal ? over.causal_rows : -1, out != nullptr, scratch);
+                   VisibleRows(over, segment), out != nullptr, scratch);
   }
   write_outputs(shape, q.n_tokens, scratch, out, out_token_stride);
 }

@@ -3,7 +3,9 @@
 namespace ctxzip {
 namespace {
 
-constexpr const Architecture* kArchitectures[] = {&kLlamaArchitecture, &kQwen2Architecture};
+constexpr const Architecture* kArchitectures[] = {&kLlamaArchitecture,  &kQwen2Architecture,
+                                                  &kQwen3Architecture,  &kQwen3MoeArchitecture,
+                                                  &kGemma3Architecture, &kSmolLm3Architecture};
 
 }  // namespace
 

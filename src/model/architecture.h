@@ -18,14 +18,21 @@ struct GraphInputs {
   ggml_tensor* output_rows = nullptr;
 };
 
+// What a graph is built from, and in.
+struct GraphScope {
+  const Hyperparameters& hp;
+  const Weights& weights;
+  ggml_context* context;
+  ggml_cgraph* graph;
+};
+
 struct Architecture {
   const char* name;
   // Sets what differs between architectures (rope type, ...) and refuses what it cannot run.
   void (*complete)(const GgufFile& file, Hyperparameters& hp);
   std::vector<WeightSpec> (*weights)(const GgufFile& file, const Hyperparameters& hp);
-  // Returns the logits (n_outputs, n_vocab), or null when there are no outputs.
-  ggml_tensor* (*build)(const Hyperparameters& hp, const Weights& weights, ggml_context* context,
-                        ggml_cgraph* graph, const GraphInputs& inputs, AttentionSeam& seam);
+  // Returns the logits (n_outputs, n_vocab), or null when the pass ends before there are any.
+  ggml_tensor* (*build)(const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam);
 };
 
 // Null for an unsupported name.
@@ -33,7 +40,11 @@ const Architecture* find_architecture(const std::string& name);
 // "llama, qwen2"
 std::string architecture_names();
 
+extern const Architecture kGemma3Architecture;
 extern const Architecture kLlamaArchitecture;
 extern const Architecture kQwen2Architecture;
+extern const Architecture kQwen3Architecture;
+extern const Architecture kQwen3MoeArchitecture;
+extern const Architecture kSmolLm3Architecture;
 
 }  // namespace ctxzip

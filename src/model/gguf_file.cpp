@@ -161,6 +161,27 @@ std::vector<std::string> GgufFile::find_strings(const std::string& key) const {
   return strings;
 }
 
+std::vector<int64_t> GgufFile::find_ints(const std::string& key) const {
+  const gguf_context* gguf = gguf_.get();
+  const int64_t id = gguf_find_key(gguf, key.c_str());
+  if (id < 0) return {};
+  if (gguf_get_kv_type(gguf, id) != GGUF_TYPE_ARRAY) return {find_int(key).value()};
+  const void* data = gguf_get_arr_data(gguf, id);
+  const size_t n = gguf_get_arr_n(gguf, id);
+  const auto widen = [&](const auto* values) { return std::vector<int64_t>(values, values + n); };
+  switch (gguf_get_arr_type(gguf, id)) {
+    case GGUF_TYPE_BOOL:
+    case GGUF_TYPE_INT8:
+      return widen(static_cast<const int8_t*>(data));
+    case GGUF_TYPE_INT32:
+      return widen(static_cast<const int32_t*>(data));
+    case GGUF_TYPE_UINT32:
+      return widen(static_cast<const uint32_t*>(data));
+    default:
+      fail(ErrorKind::kCorruptFile, "{}: metadata '{}' is not an array of integers", path_, key);
+  }
+}
+
 int64_t GgufFile::require_int(const std::string& key, int64_t low, int64_t high) const {
   const auto value = find_int(key);
   if (!value) fail(ErrorKind::kCorruptFile, "{}: metadata '{}' is missing", path_, key);

@@ -38,6 +38,8 @@ class GgufFile {
   // Length of an array key, 0 when absent.
   int64_t array_size(const std::string& key) const;
   std::vector<std::string> find_strings(const std::string& key) const;
+  // A scalar integer or boolean gives one value; empty when absent.
+  std::vector<int64_t> find_ints(const std::string& key) const;
   int64_t require_int(const std::string& key, int64_t low, int64_t high) const;
   double require_float(const std::string& key) const;
   std::string require_string(const std::string& key) const;

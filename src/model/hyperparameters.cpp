@@ -1,29 +1,55 @@
 #include "model/hyperparameters.h"
 
+#include <cmath>
+
 #include "core/fail.h"
 #include "kernels/attention.h"
 
 namespace ctxzip {
 namespace {
 
-void read_rope(const GgufFile& file, const std::string& prefix, Hyperparameters& hp) {
-  hp.rope_base = static_cast<float>(file.find_float(prefix + "rope.freq_base").value_or(10000.0));
-  if (!(hp.rope_base > 0)) {
-    fail(ErrorKind::kCorruptFile,
-         "{}: metadata '{}rope.freq_base' is {}, expected a positive number", file.path(), prefix,
-         hp.rope_base);
+float positive(const GgufFile& file, const std::string& key, double otherwise) {
+  const double value = file.find_float(key).value_or(otherwise);
+  if (!(value > 0)) {
+    fail(ErrorKind::kCorruptFile, "{}: metadata '{}' is {}, expected a positive number",
+         file.path(), key, value);
   }
+  return static_cast<float>(value);
+}
+
+// What libllama derives from the same keys (llama_context's constructor).
+void read_rope_scaling(const GgufFile& file, const std::string& prefix, Hyperparameters& hp) {
+  RopeSettings& rope = hp.rope;
   const std::string type = file.find_string(prefix + "rope.scaling.type").value_or("linear");
+  if (type != "none" && type != "linear" && type != "yarn") {
+    fail(ErrorKind::kUnsupported,
+         "{}: rope scaling '{}' is not supported (none, linear and yarn are)", file.path(), type);
+  }
   double factor = file.find_float(prefix + "rope.scaling.factor").value_or(0);
   if (factor == 0) factor = file.find_float(prefix + "rope.scale_linear").value_or(0);
-  if (type != "none" && type != "linear") {
-    fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported (none and linear are)",
-         file.path(), type);
+  if (factor < 0) {
+    fail(ErrorKind::kCorruptFile, "{}: the rope scaling factor is {}, expected a positive number",
+         file.path(), factor);
   }
-  if (type == "linear" && factor != 0 && factor != 1) {
-    hp.rope_scaling = "linear";
-    hp.rope_scale = static_cast<float>(1.0 / factor);
+  if (factor == 0) factor = 1;
+  rope.attention_factor = positive(file, prefix + "rope.scaling.attn_factor", 1);
+  if (type == "yarn") {
+    rope.scaling = type;
+    rope.extrapolation = 1;
+    const int64_t original =
+        file.find_int(prefix + "rope.scaling.original_context_length").value_or(0);
+    rope.original_context = original > 0 ? original : hp.n_ctx_train;
+    // ggml multiplies by 1 + 0.1 ln(factor) itself; below 1 libllama takes that back.
+    if (factor < 1) rope.attention_factor /= 1 + 0.1f * std::log(static_cast<float>(factor));
+  } else if (type == "linear" && factor != 1) {
+    rope.scaling = type;
   }
+  if (rope.scaling != "none") rope.scale = 1 / static_cast<float>(factor);
+}
+
+void read_rope(const GgufFile& file, const std::string& prefix, Hyperparameters& hp) {
+  hp.rope.base = positive(file, prefix + "rope.freq_base", 10000);
+  read_rope_scaling(file, prefix, hp);
   const int64_t n_rot = file.find_int(prefix + "rope.dimension_count").value_or(hp.head_dim);
   if (n_rot != hp.head_dim) {
     fail(ErrorKind::kUnsupported, "{}: rope over {} of {} head dimensions is not supported",
@@ -63,13 +89,18 @@ Hyperparameters read_hyperparameters(const GgufFile& file) {
          "to {} are",
          file.path(), hp.head_dim, value_dim, kMaxHeadDim);
   }
-  if (file.find_int(prefix + "expert_count").value_or(0) > 0) {
+  hp.attention_scale = 1 / std::sqrt(static_cast<float>(hp.head_dim));
+  hp.layers = LayerMap::all_global(hp.n_layer);
+  read_rope(file, prefix, hp);
+  return hp;
+}
+
+void refuse_experts(const GgufFile& file, const Hyperparameters& hp) {
+  if (file.find_int(hp.architecture + ".expert_count").value_or(0) > 0) {
     fail(ErrorKind::kUnsupported,
          "{}: mixture-of-experts models of architecture '{}' are not supported", file.path(),
          hp.architecture);
   }
-  read_rope(file, prefix, hp);
-  return hp;
 }
 
 }  // namespace ctxzip

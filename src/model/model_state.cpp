@@ -83,6 +83,8 @@ ModelInfo describe(const detail::ModelState& model) {
   info.name = model.file.find_string("general.name")
                   .value_or(std::filesystem::path(info.path).stem().string());
   info.n_layer = hp.n_layer;
+  info.n_local_layer = hp.layers.n_local();
+  info.window = hp.layers.window();
   info.n_embd = hp.n_embd;
   info.n_head = hp.n_head;
   info.n_kv_head = hp.n_kv_head;
@@ -93,8 +95,10 @@ ModelInfo describe(const detail::ModelState& model) {
     info.n_parameters += tensor.ne[0] * tensor.ne[1] * tensor.ne[2] * tensor.ne[3];
   }
   info.file_bytes = static_cast<int64_t>(model.file.bytes().size());
-  info.kv_bytes_per_token =
-      hp.n_layer * hp.n_kv_head * 2 * static_cast<int64_t>(row_bytes(RowType::kF16, hp.head_dim));
+  const int64_t row_in_layer =
+      hp.n_kv_head * 2 * static_cast<int64_t>(row_bytes(RowType::kF16, hp.head_dim));
+  info.kv_bytes_per_token = hp.layers.n_global() * row_in_layer;
+  info.kv_bytes_window = hp.layers.n_local() * hp.layers.window_rows() * row_in_layer;
   info.has_chat_template = model.tokenizer.has_chat_template();
   info.weight_types = describe_types(model.file);
   info.fingerprint = model.fingerprint.digest();
@@ -112,9 +116,14 @@ ModelFingerprint fingerprint(const GgufFile& file, const Hyperparameters& hp) {
   print.n_kv_head = hp.n_kv_head;
   print.head_dim = hp.head_dim;
   print.n_vocab = hp.n_vocab;
-  print.rope_base = hp.rope_base;
-  print.rope_scale = hp.rope_scale;
-  print.rope_scaling = hp.rope_scaling;
+  print.layers = hp.layers.kinds();
+  print.window = hp.layers.window();
+  print.rope_base = hp.rope.base;
+  print.rope_base_local = hp.rope.base_local;
+  print.rope_scale = hp.rope.scale;
+  print.rope_scaling = hp.rope.scaling;
+  print.rope_attention_factor = hp.rope.attention_factor;
+  print.rope_original_context = hp.rope.original_context;
   if (const TensorInfo* factors = file.find_tensor("rope_freqs.weight")) {
     print.rope_factors_hash = hash64({factors->data, factors->n_bytes});
   }

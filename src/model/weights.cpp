@@ -3,6 +3,7 @@
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 
+#include <algorithm>
 #include <map>
 
 #include "core/fail.h"
@@ -19,7 +20,7 @@ ggml_context_ptr new_context(size_t n_tensors) {
 }
 
 ggml_tensor* new_tensor(ggml_context* context, const TensorInfo& info) {
-  ggml_tensor* tensor = ggml_new_tensor_2d(context, info.type, info.ne[0], info.ne[1]);
+  ggml_tensor* tensor = ggml_new_tensor_3d(context, info.type, info.ne[0], info.ne[1], info.ne[2]);
   ggml_set_name(tensor, info.name.c_str());
   return tensor;
 }
@@ -29,10 +30,10 @@ bool can_multiply(ggml_type type) {
 }
 
 void check_tensor(const GgufFile& file, const WeightSpec& spec, const TensorInfo& info) {
-  if (info.ne[0] != spec.ne[0] || info.ne[1] != spec.ne[1] || info.ne[2] != 1 || info.ne[3] != 1) {
-    fail(ErrorKind::kCorruptFile, "{}: tensor '{}' is {} x {} x {} x {}, expected {} x {}",
+  if (!std::equal(spec.ne.begin(), spec.ne.end(), info.ne) || info.ne[3] != 1) {
+    fail(ErrorKind::kCorruptFile, "{}: tensor '{}' is {} x {} x {} x {}, expected {} x {} x {}",
          file.path(), info.name, info.ne[0], info.ne[1], info.ne[2], info.ne[3], spec.ne[0],
-         spec.ne[1]);
+         spec.ne[1], spec.ne[2]);
   }
   // Norms and biases enter element-wise operations, which take f32 only.
   const bool type_ok = spec.ne[1] == 1 ? info.type == GGML_TYPE_F32 : can_multiply(info.type);
@@ -59,14 +60,21 @@ std::vector<ggml_backend_buffer_type_t> extra_buffer_types(ggml_backend_dev_t de
 // asked about an operation on a tensor that already lies in such a buffer, so an empty one is made.
 bool serves_product(ggml_backend_dev_t device, ggml_backend_buffer_type_t type,
                     const TensorInfo& info) {
-  ggml_context_ptr context = new_context(4);
+  ggml_context_ptr context = new_context(8);
   ggml_tensor* weight = new_tensor(context.get(), info);
   ggml_backend_buffer_ptr empty(ggml_backend_buft_alloc_buffer(type, 0));
   if (!empty) return false;
   weight->buffer = empty.get();
   ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, info.ne[0], 512);
-  const bool supported =
-      ggml_backend_dev_supports_op(device, ggml_mul_mat(context.get(), weight, input));
+  ggml_tensor* product = nullptr;
+  if (info.ne[2] == 1) {
+    product = ggml_mul_mat(context.get(), weight, input);
+  } else {
+    ggml_tensor* one_each = ggml_reshape_3d(context.get(), input, info.ne[0], 1, 512);
+    ggml_tensor* chosen = ggml_new_tensor_2d(context.get(), GGML_TYPE_I32, 2, 512);
+    product = ggml_mul_mat_id(context.get(), weight, one_each, chosen);
+  }
+  const bool supported = ggml_backend_dev_supports_op(device, product);
   weight->buffer = nullptr;
   return supported;
 }

@@ -3,6 +3,7 @@
 
 #include <ggml-cpp.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -13,10 +14,11 @@
 
 namespace ctxzip {
 
-// A tensor that an architecture's graph uses; ne inner to outer, 0 ends the list.
+// A tensor that an architecture's graph uses.
 struct WeightSpec {
   std::string name;
-  int64_t ne[2];  // ne[1] = 1 for vectors
+  std::array<int64_t, 3>
+      ne;  // inner to outer; {n, 1, 1} for vectors, {in, out, expert} for experts
   bool required = true;
   bool multiplied = false;  // the left side of a matrix product: may be repacked
   std::string source = {};  // the tensor's name in the file where it differs (tied embeddings)

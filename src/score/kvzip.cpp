@@ -45,18 +45,19 @@ int64_t longest_prompt(const RepeatPrompts& prompts) {
   return static_cast<int64_t>(start + prompts.turn.size());
 }
 
-PassAttention pass_attention(const DenseCache& full, int64_t n_prefix,
-                             const ReconstructionPass& pass, ReconAttention attention,
-                             Scores& scores) {
-  PassAttention result{.past = SegmentTable(full.shape()), .own_place = 2, .sink = {}};
-  const int64_t first = n_prefix + pass.begin;
-  const int64_t last = n_prefix + pass.end;
-  result.past.add(full, 0, n_prefix);
+PassAttention pass_attention(const FullRows& rows, const ReconstructionPass& pass,
+                             ReconAttention attention, Scores& scores) {
+  const DenseCache& full = rows.global;
+  PassAttention result{.past = SegmentTable(rows.layers, full.shape()), .own_place = 2, .sink = {}};
+  const int64_t first = rows.n_prefix + pass.begin;
+  const int64_t last = rows.n_prefix + pass.end;
+  result.past.add(full, 0, rows.n_prefix);
   result.past.add(full, first, last);
   if (attention == ReconAttention::kFull) {
-    result.past.add(full, n_prefix, first);
+    result.past.add(full, rows.n_prefix, first);
     result.past.add(full, last, full.n_rows());
   }
+  result.past.add_window(rows.window);
   result.sink = {.n_segments = 3,
                  .columns = 1,
                  .best = scores.values.data() + pass.begin,

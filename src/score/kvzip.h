@@ -43,6 +43,14 @@ std::vector<ReconstructionPass> plan_reconstruction(const RepeatPrompts& prompts
 // Tokens by which a pass is longer than its chunk, at most.
 int64_t longest_prompt(const RepeatPrompts& prompts);
 
+// A prefilled context before eviction.
+struct FullRows {
+  const LayerMap& layers;
+  const DenseCache& global;
+  const ZippedRows& window;  // local layers: the rows before the pass
+  int64_t n_prefix = 0;
+};
+
 // What one pass attends to, and where its scores go. Prefix, chunk and the pass's own rows come
 // first: the score's softmax runs over exactly those (the subset of section 3.2). With kFull the
 // rest of the cache follows.
@@ -54,9 +62,8 @@ struct PassAttention {
 
 // `scores` holds log values while passes run (start_scores before, finish_scores after) and must
 // outlive the result.
-PassAttention pass_attention(const DenseCache& full, int64_t n_prefix,
-                             const ReconstructionPass& pass, ReconAttention attention,
-                             Scores& scores);
+PassAttention pass_attention(const FullRows& rows, const ReconstructionPass& pass,
+                             ReconAttention attention, Scores& scores);
 
 Scores start_scores(int64_t n_layer, int64_t n_kv_head, int64_t n_context);
 // Logs to probabilities; pairs that no pass looked at get 0.

@@ -47,26 +47,25 @@ KeepSet collect(const Scores& scores, const std::vector<char>& kept) {
 
 }  // namespace
 
-int64_t pairs_for_budget(const Budget& budget, int64_t n_layer, int64_t n_kv_head,
-                         int64_t n_context, int64_t n_prefix, int64_t pair_bytes) {
-  const int64_t heads = n_layer * n_kv_head;
-  const int64_t total = heads * n_context;
+int64_t pairs_for_budget(const Budget& budget, const ContextSize& size) {
+  const int64_t heads = size.n_layer * size.n_kv_head;
+  const int64_t total = heads * size.n_context;
   if (budget.keep_tokens) {
     if (*budget.keep_tokens < 1) {
       fail(ErrorKind::kInvalidArgument, "a budget of {} tokens: expected at least 1",
            *budget.keep_tokens);
     }
-    return std::min(*budget.keep_tokens, n_context) * heads;
+    return std::min(*budget.keep_tokens, size.n_context) * heads;
   }
   if (budget.size_bytes) {
-    const int64_t prefix_bytes = n_prefix * heads * pair_bytes;
-    if (*budget.size_bytes < prefix_bytes + pair_bytes) {
-      fail(
-          ErrorKind::kInvalidArgument,
-          "a size of {} bytes is too small: the protected prefix of {} tokens alone takes {} bytes",
-          *budget.size_bytes, n_prefix, prefix_bytes);
+    const int64_t fixed_bytes = size.n_prefix * heads * size.pair_bytes + size.window_bytes;
+    if (*budget.size_bytes < fixed_bytes + size.pair_bytes) {
+      fail(ErrorKind::kInvalidArgument,
+           "a size of {} bytes is too small: the protected prefix of {} tokens{} takes {} bytes",
+           *budget.size_bytes, size.n_prefix,
+           size.window_bytes > 0 ? " and the layers with a sliding window" : " alone", fixed_bytes);
     }
-    return std::min((*budget.size_bytes - prefix_bytes) / pair_bytes, total);
+    return std::min((*budget.size_bytes - fixed_bytes) / size.pair_bytes, total);
   }
   if (budget.quality) fail(ErrorKind::kInvalidArgument, "a quality budget needs a measured search");
   const double ratio = budget.ratio.value_or(0.3);

@@ -50,21 +50,22 @@ TEST_P(Ratio1, BitIdenticalToTheFullCache) {
   const auto [n_context, f32_rows] = GetParam();
   const Model model = tiny("llama", f32_rows);
   Zipper zipper = prefilled(model, 4, n_context);
-  const KvShape shape = kv_shape(*model.state());
+  const KvShape shape = global_shape(*model.state());
   const auto question = random_tokens(40, model.info().n_vocab, 11);
-  SegmentTable full(shape);
-  full.add(zipper.full_cache(), 0, zipper.full_cache().n_rows());
+  SegmentTable full = segment_table(*model.state());
+  full.add(zipper.full_rows().global, 0, 4 + n_context);
+  full.add_window(zipper.full_rows().window);
   const auto expected = logits_after(model, full, 4 + n_context, question);
 
   const KeepSet all = keep_all(shape.n_layer, shape.n_kv_head, n_context);
   const Context context = zipper.copy(Method::kKvzip, Allocation::kGlobal, all);
-  SegmentTable zipped(shape);
+  SegmentTable zipped = segment_table(*model.state());
   zipped.add(context.state()->rows);
   EXPECT_EQ(logits_after(model, zipped, 4 + n_context, question), expected);
 
   // Also after a round trip through a file.
   const Context opened = Context::open(model, context.save());
-  SegmentTable from_file(shape);
+  SegmentTable from_file = segment_table(*model.state());
   from_file.add(opened.state()->rows);
   EXPECT_EQ(logits_after(model, from_file, 4 + n_context, question), expected);
 }
@@ -99,17 +100,17 @@ void expect_same_greedy_text(const Model& model, TailRun& one, TailRun& other,
 
 void expect_one_prompt_equal(const Model& model, int64_t n_context, int n_tokens) {
   Zipper zipper = prefilled(model, 4, n_context);
-  const KvShape shape = kv_shape(*model.state());
+  const KvShape shape = global_shape(*model.state());
   const Context context = zipper.copy(Method::kKvzip, Allocation::kGlobal,
                                       keep_all(shape.n_layer, shape.n_kv_head, n_context));
-  SegmentTable zipped(shape);
+  SegmentTable zipped = segment_table(*model.state());
   zipped.add(context.state()->rows);
   TailRun session(model, zipped, 4 + n_context, 1024);
   const auto question = random_tokens(12, model.info().n_vocab, 11);
   std::vector<Token> prompt = zipper.plan().layout.prefix;
   prompt.insert(prompt.end(), zipper.plan().context.begin(), zipper.plan().context.end());
   prompt.insert(prompt.end(), question.begin(), question.end());
-  const SegmentTable nothing(shape);
+  const SegmentTable nothing = segment_table(*model.state());
   TailRun whole(model, nothing, 0, 4096);
   auto whole_logits = whole.feed(prompt, 512);
   expect_same_greedy_text(model, session, whole, session.feed(question, 512),
@@ -154,12 +155,11 @@ TEST_P(Masked, EqualsEvicted) {
   const Model model = tiny(architecture);
   const int64_t n_context = 700;
   Zipper zipper = prefilled(model, n_prefix, n_context);
-  const KvShape shape = kv_shape(*model.state());
+  const KvShape shape = global_shape(*model.state());
   const auto question = random_tokens(33, model.info().n_vocab, 11);
   const KeepSet random = select_pairs(zipper.scores(Method::kRandom), 900, Allocation::kGlobal);
   for (const KeepSet& kept : {ragged(shape.n_layer, shape.n_kv_head, n_context), random}) {
-    OracleAttention oracle(zipper.full_cache(), n_prefix, &kept,
-                           1.0f / std::sqrt(static_cast<float>(shape.head_dim)));
+    OracleAttention oracle(zipper.full_rows(), &kept, model.state()->hp.attention_scale);
     GraphRunner runner(*model.state());
     std::vector<int32_t> rows(question.size());
     std::iota(rows.begin(), rows.end(), 0);
@@ -167,10 +167,11 @@ TEST_P(Masked, EqualsEvicted) {
     const std::vector<float> expected(masked.begin(), masked.end());
 
     const Context context = zipper.copy(Method::kRandom, Allocation::kGlobal, kept);
-    SegmentTable evicted(shape);
+    SegmentTable evicted = segment_table(*model.state());
     evicted.add(context.state()->rows);
-    SegmentTable listed(shape);
-    listed.add(zipper.full_cache(), n_prefix, kept);
+    SegmentTable listed = segment_table(*model.state());
+    listed.add(zipper.full_rows().global, n_prefix, kept);
+    listed.add_window(zipper.full_rows().window);
     for (const SegmentTable* past : {&evicted, &listed}) {
       for (const int64_t batch : {int64_t{512}, int64_t{1}, int64_t{7}}) {
         TailRun run(model, *past, n_prefix + n_context, 1024);
@@ -191,13 +192,12 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Masked,
 TEST(MaskedQuantised, EqualsEvicted) {
   const Model model = tiny("llama", false, GGML_TYPE_Q8_0);
   Zipper zipper = prefilled(model, 5, 700);
-  const KvShape shape = kv_shape(*model.state());
   const KeepSet kept = select_pairs(zipper.scores(Method::kRandom), 1200, Allocation::kGlobal);
   const Context context = zipper.copy(Method::kRandom, Allocation::kGlobal, kept);
-  SegmentTable evicted(shape);
+  SegmentTable evicted = segment_table(*model.state());
   evicted.add(context.state()->rows);
-  SegmentTable listed(shape);
-  listed.add(zipper.full_cache(), 5, kept);
+  SegmentTable listed = segment_table(*model.state());
+  listed.add(zipper.full_rows().global, 5, kept);
   const auto question = random_tokens(33, model.info().n_vocab, 11);
   TailRun a(model, evicted, 705, 1024);
   TailRun b(model, listed, 705, 1024);

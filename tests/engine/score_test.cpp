@@ -46,32 +46,32 @@ Scores golden_scores(const nlohmann::json& json) {
 // Runs the golden file's own passes, so that its prompts (ids without a tokenizer) are used.
 Scores run_golden_passes(const Model& model, const Golden& golden, ReconAttention attention) {
   const detail::ModelState& state = *model.state();
-  const KvShape shape = kv_shape(state);
+  const KvShape shape = global_shape(state);
   const int64_t n_prefix = static_cast<int64_t>(golden.prefix.size());
   const int64_t n_context = static_cast<int64_t>(golden.context.size());
   DenseCache full(shape, n_prefix + n_context);
   GraphRunner runner(state);
-  const SegmentTable nothing(shape);
+  const SegmentTable nothing = segment_table(state);
   {
     std::vector<Token> tokens = golden.prefix;
     tokens.insert(tokens.end(), golden.context.begin(), golden.context.end());
     CacheAttention prefill(attention_setup(state), nothing, 0, nullptr);
-    prefill.set_target({.cache = &full, .first_row = 0});
+    prefill.set_target({.global = {&full, 0}});
     runner.run({tokens, 0, {}}, prefill, 0, {});
     full.extend(static_cast<int64_t>(tokens.size()));
   }
   Scores scores = start_scores(shape.n_layer, shape.n_kv_head, n_context);
-  KvShape own_shape = shape;
-  own_shape.n_layer = 1;
-  DenseCache own(own_shape, 4096);
+  DenseCache own(one_layer_shape(state), 4096);
+  const ZippedRows no_window;
   const int64_t chunk = golden.json["chunk"];
   int64_t begin = 0;
   for (const auto& input : golden.json["inputs"]) {
     ReconstructionPass pass{
         .begin = begin, .end = std::min(n_context, begin + chunk), .input = input, .n_prompt = 0};
-    const PassAttention over = pass_attention(full, n_prefix, pass, attention, scores);
+    const PassAttention over =
+        pass_attention({state.hp.layers, full, no_window, n_prefix}, pass, attention, scores);
     CacheAttention seam(attention_setup(state), over.past, over.own_place, &over.sink);
-    seam.set_target({.cache = &own, .first_row = 0, .one_layer = true});
+    seam.set_target({.global = {&own, 0}, .one_layer = true});
     runner.run({pass.input, n_prefix + n_context, {}}, seam, 0, {});
     begin = pass.end;
   }
@@ -144,11 +144,11 @@ TEST_P(GoldenScores, LogitsOfTheKeptRows) {
   const ZipOptions options = {.self_check = false};
   Zipper zipper(model, plan_zip(*model.state(), layout, golden.context, options), options);
   zipper.prefill();
-  const KvShape shape = kv_shape(*model.state());
+  const KvShape shape = global_shape(*model.state());
   const KeepSet kept =
       decode_bitmap(golden.json["kept_bitmap"], shape.n_layer, shape.n_kv_head, 300);
   const Context context = zipper.copy(Method::kKvzip, Allocation::kGlobal, kept);
-  SegmentTable past(shape);
+  SegmentTable past = segment_table(*model.state());
   past.add(context.state()->rows);
   TailRun run(model, past, context.state()->rows.n_positions());
   const auto question = golden.json["question"].get<std::vector<Token>>();

@@ -190,12 +190,11 @@ TEST(Zip, MemoryPeaksAtTheFullCacheAndFallsAfterwards) {
 }
 
 // Mean loss of reconstructing the first `n` tokens in one pass, as scoring does it.
-double reconstruction_nll(const Zipper& zipper, const Model& model, const KeepSet& kept,
-                          int64_t n) {
+double reconstruction_nll(Zipper& zipper, const Model& model, const KeepSet& kept, int64_t n) {
   const detail::ModelState& state = *model.state();
   GraphRunner runner(state);
-  SegmentTable past(kv_shape(state));
-  past.add(zipper.full_cache(), zipper.plan().n_prefix(), kept);
+  SegmentTable past = segment_table(state);
+  past.add(zipper.full_rows().global, zipper.plan().n_prefix(), kept);
   const RepeatPrompts prompts = repeat_prompts(state.tokenizer, zipper.plan().layout);
   ReconstructionPass pass = reconstruction_pass(prompts, zipper.plan().context, 0, n);
   return mean_nll(state, runner, past, zipper.plan().n_positions(), {{pass.input, pass.n_prompt}},

@@ -94,14 +94,17 @@ TEST(CtzCorruption, DamagedMetadataBehindRightChecksums) {
 }
 
 TEST(CtzCorruption, ReadingTheLargestTableAllocatesLittle) {
-  EXPECT_FALSE(is_refused(to_bytes(make_sample(
-      {.n_layer = 1024, .n_kv_head = 16, .head_dim = 1, .n_prefix = 1, .n_context = 9}))));
+  EXPECT_FALSE(is_refused(to_bytes(make_sample({.layers = std::string(255, 'g'),
+                                                .n_kv_head = 64,
+                                                .head_dim = 1,
+                                                .n_prefix = 1,
+                                                .n_context = 9}))));
 }
 
 TEST(CtzCorruption, MappingAFileAllocatesFarLessThanItsRows) {
   const std::string path = testing::TempDir() + "ctxzip_allocation_test.ctz";
   const Sample sample =
-      make_sample({.n_layer = 8, .head_dim = 128, .n_context = 2000, .ratio = 0.5});
+      make_sample({.layers = "gggggggg", .head_dim = 128, .n_context = 2000, .ratio = 0.5});
   write_file_atomically(path,
                         [&](const WriteFn& sink) { write_ctz(sample.meta, sample.rows, sink); });
   const size_t before = allocated_bytes();

@@ -59,15 +59,15 @@ TEST_F(CtzDefect, GgufVersion2) {
 }
 TEST_F(CtzDefect, CtzVersion0) {
   raw_.set(kKeyVersion, kU32, uint32_t{0});
-  expect_refused(".ctz version 0, supported is 1", ErrorKind::kUnsupported);
+  expect_refused(".ctz version 0, supported are 1 to 2", ErrorKind::kUnsupported);
 }
-TEST_F(CtzDefect, CtzVersion2) {
-  raw_.set(kKeyVersion, kU32, uint32_t{2});
-  expect_refused(".ctz version 2, supported is 1", ErrorKind::kUnsupported);
+TEST_F(CtzDefect, CtzVersion3) {
+  raw_.set(kKeyVersion, kU32, uint32_t{3});
+  expect_refused(".ctz version 3, supported are 1 to 2", ErrorKind::kUnsupported);
 }
 TEST_F(CtzDefect, CtzVersion999) {
   raw_.set(kKeyVersion, kU32, uint32_t{999});
-  expect_refused(".ctz version 999, supported is 1", ErrorKind::kUnsupported);
+  expect_refused(".ctz version 999, supported are 1 to 2", ErrorKind::kUnsupported);
 }
 TEST_F(CtzDefect, AModelInsteadOfAContext) {
   raw_.set_string(kKeyArchitecture, "llama");
@@ -185,6 +185,32 @@ TEST_F(CtzDefect, NegativeLayers) {
   raw_.set("ctxzip.model.n_layer", kI64, int64_t{-1});
   expect_refused("n_layer is -1");
 }
+TEST_F(CtzDefect, AbsurdLayers) {
+  raw_.set("ctxzip.model.n_layer", kI64, std::numeric_limits<int64_t>::max());
+  expect_refused("n_layer is 9223372036854775807, expected 1 to 255");
+}
+TEST_F(CtzDefect, LayerKindsForOtherLayers) {
+  raw_.set_string("ctxzip.model.layers", "gg");
+  expect_refused("layers has 2 letters for 3 layers");
+}
+TEST_F(CtzDefect, UnknownLayerKind) {
+  raw_.set_string("ctxzip.model.layers", "gxg");
+  expect_refused("expected one of 'g' and 'l'");
+}
+TEST_F(CtzDefect, NoGlobalLayer) {
+  raw_.set_string("ctxzip.model.layers", "lll");
+  raw_.set("ctxzip.model.window", kI64, int64_t{4});
+  expect_refused("no global layer");
+}
+TEST_F(CtzDefect, LocalLayersWithoutAWindow) {
+  raw_.set_string("ctxzip.model.layers", "glg");
+  expect_refused("a window of 0");
+}
+TEST_F(CtzDefect, AbsurdWindow) {
+  raw_.set_string("ctxzip.model.layers", "glg");
+  raw_.set("ctxzip.model.window", kI64, std::numeric_limits<int64_t>::max());
+  expect_refused("ctxzip.kept.counts has 6 entries, expected 4");
+}
 TEST_F(CtzDefect, AbsurdHeads) {
   raw_.set("ctxzip.model.n_kv_head", kI64, std::numeric_limits<int64_t>::max());
   expect_refused("n_kv_head is 9223372036854775807");
@@ -241,6 +267,7 @@ TEST_F(CtzDefect, LongString) {
 
 TEST_F(CtzDefect, CountsOfWrongLength) {
   raw_.set("ctxzip.model.n_layer", kI64, int64_t{4});
+  raw_.set_string("ctxzip.model.layers", "gggg");
   expect_refused("ctxzip.kept.counts has 6 entries, expected 8");
 }
 TEST_F(CtzDefect, CountBeyondTheContext) {

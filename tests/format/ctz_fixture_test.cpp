@@ -1,5 +1,5 @@
-// A file of format version 1 that every later ctxzip must read. Never rewrite it; a new version of
-// the format gets a new file beside it.
+// Files of every format version that every later ctxzip must read. Never rewrite one; a new version
+// of the format gets a new file beside them.
 #include <gtest/gtest.h>
 
 #include "core/hash.h"
@@ -8,8 +8,13 @@
 namespace ctxzip {
 namespace {
 
+std::string fixture_path(uint32_t version) {
+  return std::string(CTXZIP_TEST_DATA) + "/v" + std::to_string(version) + ".ctz";
+}
+
 Sample fixture_sample() {
-  Sample sample = make_sample({.n_layer = 2,
+  Sample sample = make_sample({.layers = "lg",
+                               .window = 6,
                                .n_kv_head = 2,
                                .head_dim = 8,
                                .n_prefix = 2,
@@ -21,10 +26,12 @@ Sample fixture_sample() {
 }
 
 TEST(CtzFixture, Version1StillLoads) {
-  const CtzFile file = read_ctz(CTXZIP_FIXTURE);
+  const CtzFile file = read_ctz(fixture_path(1));
   EXPECT_EQ(file.file_bytes, 2592);
   EXPECT_EQ(file.meta.model_name, "fixture");
-  EXPECT_EQ(file.meta.model.digest(), "953450717ad9f07d");
+  EXPECT_EQ(file.meta.model.layers, "gg");
+  EXPECT_EQ(file.rows.layers, LayerMap::all_global(2));
+  EXPECT_EQ(file.rows.local.kv_bytes(), 0);
   EXPECT_EQ(file.meta.model.architecture, "llama");
   EXPECT_EQ(file.meta.method, "kvzip");
   EXPECT_EQ(file.meta.delta_nll, -0.004);
@@ -32,20 +39,23 @@ TEST(CtzFixture, Version1StillLoads) {
   EXPECT_EQ(file.meta.prefix_tokens, (std::vector<int32_t>{246, 14}));
   EXPECT_EQ(file.meta.context_tokens,
             (std::vector<int32_t>{34, 566, 732, 760, 675, 707, 956, 664, 278, 928, 261}));
-  EXPECT_EQ(file.rows.shape, (KvShape{.n_layer = 2, .n_kv_head = 2, .head_dim = 8}));
-  EXPECT_EQ(file.rows.n_prefix, 2);
-  EXPECT_EQ(file.rows.kept.rows,
+  EXPECT_EQ(file.rows.global.shape, (KvShape{.n_layer = 2, .n_kv_head = 2, .head_dim = 8}));
+  EXPECT_EQ(file.rows.global.n_prefix, 2);
+  EXPECT_EQ(file.rows.global.kept.rows,
             (std::vector<std::vector<uint32_t>>{{}, {0, 1, 5, 6, 8, 10}, {0, 2, 3, 9}, {0, 3, 8}}));
   const auto hash_of = [&](const std::byte* rows, int64_t layer) {
-    const auto n = static_cast<size_t>(file.rows.layer_rows(layer)) * file.rows.shape.row_size();
+    const auto n =
+        static_cast<size_t>(file.rows.global.layer_rows(layer)) * file.rows.global.shape.row_size();
     return to_hex(hash64({rows, n}));
   };
-  EXPECT_EQ(hash_of(file.rows.k_layers[0], 0), "5be64183b4f1a186");
-  EXPECT_EQ(hash_of(file.rows.v_layers[1], 1), "7269d904478cc62c");
+  EXPECT_EQ(hash_of(file.rows.global.k_layers[0], 0), "5be64183b4f1a186");
+  EXPECT_EQ(hash_of(file.rows.global.v_layers[1], 1), "7269d904478cc62c");
 }
 
+TEST(CtzFixture, Version2StillLoads) { expect_same(fixture_sample(), read_ctz(fixture_path(2))); }
+
 TEST(CtzFixture, TheWriterStillMakesTheSameBytes) {
-  const MappedFile file(CTXZIP_FIXTURE);
+  const MappedFile file(fixture_path(kCtzVersion));
   const std::vector<std::byte> bytes = to_bytes(fixture_sample());
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), file.bytes().begin(), file.bytes().end()));
 }
@@ -54,7 +64,7 @@ TEST(CtzFixture, TheWriterStillMakesTheSameBytes) {
 // --gtest_filter=CtzFixture.DISABLED_Make
 TEST(CtzFixture, DISABLED_Make) {
   const Sample sample = fixture_sample();
-  write_file_atomically(CTXZIP_FIXTURE,
+  write_file_atomically(fixture_path(kCtzVersion),
                         [&](const WriteFn& sink) { write_ctz(sample.meta, sample.rows, sink); });
 }
 

@@ -60,13 +60,16 @@ TEST_P(CtzRoundTrip, WritingWhatWasReadGivesTheSameBytes) {
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CtzRoundTrip,
     testing::Values(SampleOptions{}, SampleOptions{.row_type = RowType::kF32},
-                    SampleOptions{.n_layer = 1, .n_kv_head = 1, .n_prefix = 0, .n_context = 1},
-                    SampleOptions{.n_layer = 1, .n_kv_head = 1, .n_context = 8, .ratio = 1},
-                    SampleOptions{.n_layer = 2, .n_kv_head = 1, .n_prefix = 0, .n_context = 9},
+                    SampleOptions{.layers = "g", .n_kv_head = 1, .n_prefix = 0, .n_context = 1},
+                    SampleOptions{.layers = "g", .n_kv_head = 1, .n_context = 8, .ratio = 1},
+                    SampleOptions{.layers = "gg", .n_kv_head = 1, .n_prefix = 0, .n_context = 9},
                     SampleOptions{.n_prefix = 0, .n_context = 64, .ratio = 0},
                     SampleOptions{.head_dim = 256, .n_context = 65, .ratio = 0.9},
                     SampleOptions{
-                        .n_layer = 128, .n_kv_head = 128, .head_dim = 8, .n_context = 5}));
+                        .layers = std::string(128, 'g'), .n_kv_head = 128, .n_context = 5},
+                    SampleOptions{.layers = "llgllg", .window = 8},
+                    SampleOptions{.layers = "gl", .window = 1, .n_context = 40},
+                    SampleOptions{.layers = "lg", .window = 500, .n_prefix = 0}));
 
 TEST_F(CtzFileTest, FileKeepsEverything) {
   const Sample sample = make_sample();
@@ -89,7 +92,7 @@ TEST_F(CtzFileTest, RowsOutliveTheFile) {
 
 TEST_F(CtzFileTest, MappedRowsAreAligned) {
   const CtzFile file = read_ctz(write(make_sample()));
-  for (const std::byte* const rows : file.rows.k_layers) {
+  for (const std::byte* const rows : file.rows.global.k_layers) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(rows) % 32, 0u);
   }
 }
@@ -179,18 +182,19 @@ TEST(Ctz, GgmlReadsItsTable) {
   // ggml finds the rows where the reader does.
   const CtzFile file = read_ctz(bytes);
   const size_t at = gguf_get_data_offset(gguf.get()) + gguf_get_tensor_offset(gguf.get(), 5);
-  EXPECT_EQ(gguf_get_tensor_size(gguf.get(), 5),
-            static_cast<size_t>(file.rows.layer_rows(2)) * file.rows.shape.row_size());
+  EXPECT_EQ(
+      gguf_get_tensor_size(gguf.get(), 5),
+      static_cast<size_t>(file.rows.global.layer_rows(2)) * file.rows.global.shape.row_size());
   EXPECT_TRUE(std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(at),
                          bytes.begin() + static_cast<std::ptrdiff_t>(at + 16),
-                         file.rows.k_layers[2]));
+                         file.rows.global.k_layers[2]));
 }
 
 // SmolLM2-135M; docs/format.md states the figures that this prints.
 TEST(CtzSize, OverheadIsBelowTwoPercent) {
   for (const int64_t n_context : {1000, 4000}) {
     for (const double ratio : {0.3, 0.1}) {
-      Sample sample = make_sample({.n_layer = 30,
+      Sample sample = make_sample({.layers = std::string(30, 'g'),
                                    .n_kv_head = 3,
                                    .head_dim = 64,
                                    .n_prefix = 20,

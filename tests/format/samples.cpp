@@ -32,13 +32,16 @@ class Random {
 CtzMeta make_meta(const SampleOptions& options, Random& random) {
   CtzMeta meta;
   meta.model = {.architecture = "llama",
-                .n_layer = options.n_layer,
+                .n_layer = static_cast<int64_t>(options.layers.size()),
                 .n_embd = 576,
                 .n_head = 9,
                 .n_kv_head = options.n_kv_head,
                 .head_dim = options.head_dim,
                 .n_vocab = kVocab,
+                .layers = options.layers,
+                .window = options.window,
                 .rope_base = 100000.0,
+                .rope_base_local = options.window > 0 ? 10000.0 : 0.0,
                 .rope_scale = 1.0,
                 .rope_scaling = "none",
                 .rope_factors_hash = 0,
@@ -68,29 +71,39 @@ Sample make_sample(const SampleOptions& options) {
   Random random(options.seed);
   Sample sample;
   sample.meta = make_meta(options, random);
-  const KvShape shape = {.n_layer = options.n_layer,
-                         .n_kv_head = options.n_kv_head,
-                         .head_dim = options.head_dim,
-                         .row_type = options.row_type};
+  const LayerMap layers(options.layers, options.window);
+  const auto store = [&](int64_t n_layer, int64_t n_rows) {
+    const KvShape shape = {.n_layer = n_layer,
+                           .n_kv_head = options.n_kv_head,
+                           .head_dim = options.head_dim,
+                           .row_type = options.row_type};
+    DenseCache rows(shape, n_rows);
+    for (int64_t head = 0; head < n_layer * options.n_kv_head; ++head) {
+      const int64_t layer = head / options.n_kv_head;
+      const size_t n_bytes = static_cast<size_t>(n_rows) * shape.row_size();
+      random.fill(rows.k_rows(layer, head % options.n_kv_head), n_bytes);
+      random.fill(rows.v_rows(layer, head % options.n_kv_head), n_bytes);
+    }
+    rows.extend(n_rows);
+    return rows;
+  };
   const int64_t n_rows = options.n_prefix + options.n_context;
-  DenseCache full(shape, n_rows);
-  KeepSet kept{.n_layer = options.n_layer,
+  DenseCache full = store(layers.n_global(), n_rows);
+  KeepSet kept{.n_layer = layers.n_global(),
                .n_kv_head = options.n_kv_head,
                .n_context = options.n_context,
                .rows = {}};
-  for (int64_t layer = 0; layer < options.n_layer; ++layer) {
-    for (int64_t head = 0; head < options.n_kv_head; ++head) {
-      random.fill(full.k_rows(layer, head), static_cast<size_t>(n_rows) * shape.row_size());
-      random.fill(full.v_rows(layer, head), static_cast<size_t>(n_rows) * shape.row_size());
-      std::vector<uint32_t>& rows = kept.rows.emplace_back();
-      if (layer == 0 && head == 0 && options.ratio < 1) continue;
-      for (uint32_t row = 0; row < options.n_context; ++row) {
-        if (random.chance(options.ratio)) rows.push_back(row);
-      }
+  for (int64_t head = 0; head < layers.n_global() * options.n_kv_head; ++head) {
+    std::vector<uint32_t>& rows = kept.rows.emplace_back();
+    if (head == 0 && options.ratio < 1) continue;
+    for (uint32_t row = 0; row < options.n_context; ++row) {
+      if (random.chance(options.ratio)) rows.push_back(row);
     }
   }
-  full.extend(n_rows);
-  sample.rows = compact(full, options.n_prefix, std::move(kept));
+  const DenseCache window = store(layers.n_local(), std::min(n_rows, layers.window() + 2));
+  sample.rows = {.layers = layers,
+                 .global = compact(full, options.n_prefix, std::move(kept)),
+                 .local = freeze_window(window, layers, n_rows)};
   return sample;
 }
 
@@ -101,6 +114,28 @@ std::vector<std::byte> to_bytes(const Sample& sample) {
   });
   return bytes;
 }
+
+namespace {
+
+void expect_same_rows(const ZippedRows& expected, const ZippedRows& found) {
+  EXPECT_EQ(expected.shape, found.shape);
+  EXPECT_EQ(expected.n_prefix, found.n_prefix);
+  EXPECT_EQ(expected.kept, found.kept);
+  EXPECT_EQ(expected.first_row, found.first_row);
+  for (int64_t layer = 0; layer < expected.shape.n_layer; ++layer) {
+    for (int64_t head = 0; head < expected.shape.n_kv_head; ++head) {
+      const Segment x = expected.segment(layer, head);
+      const Segment y = found.segment(layer, head);
+      ASSERT_EQ(x.n_rows, y.n_rows);
+      const size_t n_bytes = static_cast<size_t>(x.n_rows) * expected.shape.row_size();
+      if (n_bytes == 0) continue;
+      EXPECT_EQ(std::memcmp(x.k, y.k, n_bytes), 0) << layer << " " << head;
+      EXPECT_EQ(std::memcmp(x.v, y.v, n_bytes), 0) << layer << " " << head;
+    }
+  }
+}
+
+}  // namespace
 
 void expect_same(const Sample& expected, const CtzFile& found) {
   const CtzMeta& a = expected.meta;
@@ -120,21 +155,9 @@ void expect_same(const Sample& expected, const CtzFile& found) {
   EXPECT_EQ(a.seed, b.seed);
   EXPECT_EQ(a.delta_nll, b.delta_nll);
   EXPECT_EQ(a.delta_nll_probe, b.delta_nll_probe);
-  EXPECT_EQ(expected.rows.shape, found.rows.shape);
-  EXPECT_EQ(expected.rows.n_prefix, found.rows.n_prefix);
-  EXPECT_EQ(expected.rows.kept, found.rows.kept);
-  EXPECT_EQ(expected.rows.first_row, found.rows.first_row);
-  for (int64_t layer = 0; layer < expected.rows.shape.n_layer; ++layer) {
-    for (int64_t head = 0; head < expected.rows.shape.n_kv_head; ++head) {
-      const Segment x = expected.rows.segment(layer, head);
-      const Segment y = found.rows.segment(layer, head);
-      ASSERT_EQ(x.n_rows, y.n_rows);
-      const size_t n_bytes = static_cast<size_t>(x.n_rows) * expected.rows.shape.row_size();
-      if (n_bytes == 0) continue;
-      EXPECT_EQ(std::memcmp(x.k, y.k, n_bytes), 0) << layer << " " << head;
-      EXPECT_EQ(std::memcmp(x.v, y.v, n_bytes), 0) << layer << " " << head;
-    }
-  }
+  EXPECT_EQ(expected.rows.layers, found.rows.layers);
+  expect_same_rows(expected.rows.global, found.rows.global);
+  expect_same_rows(expected.rows.local, found.rows.local);
 }
 
 }  // namespace ctxzip

@@ -12,11 +12,12 @@ namespace ctxzip {
 
 struct Sample {
   CtzMeta meta;
-  ZippedRows rows;
+  ContextRows rows;
 };
 
 struct SampleOptions {
-  int64_t n_layer = 3;
+  std::string layers = "ggg";  // LayerKind letters
+  int64_t window = 0;
   int64_t n_kv_head = 2;
   int64_t head_dim = 8;
   RowType row_type = RowType::kF16;

@@ -126,8 +126,11 @@ void AttentionTest::expect_tile(const std::vector<float>& q, int64_t n_tokens,
       const std::vector<ExactRow>& list = rows[static_cast<size_t>(segment)];
       for (size_t at = 0; at < list.size(); ++at) {
         seen.push_back(list[at]);
-        seen.back().masked =
-            segment == over.causal && static_cast<int64_t>(at) >= over.causal_rows + token;
+        const auto row = static_cast<int64_t>(at);
+        const bool later = segment == over.causal && row >= over.causal_rows + token;
+        const bool hidden =
+            !over.hidden.empty() && row < over.hidden[static_cast<size_t>(segment)] + token;
+        seen.back().masked = later || hidden;
       }
       if (segment < over.n_lse_segments) n_lse_rows = seen.size();
     }
@@ -266,9 +269,29 @@ TEST_P(AttentionTest, TileHandlesCausalEmptyAndIndexedSegments) {
                                                    {},
                                                    exact_rows(own, segments[2]),
                                                    {{&context, 10}, {&context, 11}}};
-        expect_tile(random_queries(n_tokens), n_tokens, {segments, 2, causal_rows, n_lse_segments},
-                    rows);
+        expect_tile(random_queries(n_tokens), n_tokens,
+                    {segments, 2, causal_rows, n_lse_segments, {}}, rows);
       }
+    }
+  }
+}
+
+// As a sliding-window layer uses it: rows before the window's start are hidden from one token after
+// the other, across segments and the kernels' block edges.
+TEST_P(AttentionTest, TileHidesRowsBeforeAWindow) {
+  const StoredRows frozen = random_rows(131);
+  const StoredRows own = random_rows(150);
+  const std::vector<Segment> segments = {frozen.segment(131), own.segment(150)};
+  const std::vector<std::vector<ExactRow>> rows = {exact_rows(frozen, segments[0]),
+                                                   exact_rows(own, segments[1])};
+  const std::vector<std::vector<int64_t>> cases = {{-40, -171}, {0, -131}, {60, -71}, {63, -68},
+                                                   {129, -2},   {131, 0},  {200, 70}, {140, 200}};
+  for (const int64_t n_tokens : {1, 5, 32}) {
+    if (big_group() && n_tokens == 32) continue;
+    for (const auto& hidden : cases) {
+      if (big_group() && hidden[0] % 10 != 0) continue;
+      SCOPED_TRACE(::testing::Message() << n_tokens << " tokens, hidden " << hidden[0]);
+      expect_tile(random_queries(n_tokens), n_tokens, {segments, 1, 100, 1, hidden}, rows);
     }
   }
 }
@@ -276,7 +299,7 @@ TEST_P(AttentionTest, TileHandlesCausalEmptyAndIndexedSegments) {
 TEST_P(AttentionTest, TokensThatSeeNothingGetZeros) {
   const StoredRows rows = random_rows(8);
   const Segment segment = rows.segment(8);
-  const TileSegments over = {{&segment, 1}, 0, 0, 1};
+  const TileSegments over = {{&segment, 1}, 0, 0, 1, {}};
   expect_tile(random_queries(3), 3, over, {exact_rows(rows, segment)});
   expect_tile(random_queries(3), 3, {}, {});
 }

@@ -166,7 +166,7 @@ TEST(ModelFile, EveryMultipliedWeightTypeLoads) {
     const std::string path = temp_path("type.gguf");
     write_tiny_model({.type = type}, path);
     const Model model = Model::load(path);
-    const SegmentTable nothing(kv_shape(*model.state()));
+    const SegmentTable nothing = segment_table(*model.state());
     TailRun run(model, nothing, 0);
     EXPECT_EQ(run.feed(random_tokens(9, 256, 1), 4).size(), 9u * 256) << ggml_type_name(type);
   }

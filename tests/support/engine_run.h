@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/segment_table.h"
+#include "cache/tail.h"
 #include "engine/graph_runner.h"
 #include "engine/zipper.h"
 #include "model/model_state.h"
@@ -24,12 +25,12 @@ class TailRun {
   // Appends in batches; logits of all tokens.
   std::vector<float> feed(std::span<const Token> tokens, int64_t batch);
 
-  DenseCache& tail() { return tail_; }
+  Tail& tail() { return tail_; }
 
  private:
   Model model_;
   int64_t first_position_;
-  DenseCache tail_;
+  Tail tail_;
   CacheAttention attention_;
   GraphRunner runner_;
 };

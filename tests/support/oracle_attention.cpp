@@ -7,38 +7,47 @@
 
 namespace ctxzip::test {
 
-OracleAttention::OracleAttention(const DenseCache& past, int64_t n_prefix, const KeepSet* kept,
-                                 float scale)
+OracleAttention::OracleAttention(const FullRows& past, const KeepSet* kept, float scale)
     : past_(past),
-      n_prefix_(n_prefix),
       kept_(kept),
       scale_(scale),
       leaves_(
           ggml_init({.mem_size = size_t{256} << 20, .mem_buffer = nullptr, .no_alloc = false})) {
-  CHECK(past.shape().row_type == RowType::kF32);
+  CHECK(past.global.shape().row_type == RowType::kF32);
 }
 
-ggml_tensor* OracleAttention::past_rows(const std::byte* rows) const {
+Segment OracleAttention::past_rows(int64_t layer, int64_t kv_head) const {
+  const int64_t index = past_.layers.index(layer);
+  if (past_.layers.is_local(layer)) return past_.window.segment(index, kv_head);
+  return past_.global.segment(index, kv_head, 0, past_.global.n_rows());
+}
+
+ggml_tensor* OracleAttention::leaf(const void* rows, int64_t n_rows) const {
   ggml_tensor* tensor =
-      ggml_new_tensor_2d(leaves_.get(), GGML_TYPE_F32, past_.shape().head_dim, past_.n_rows());
+      ggml_new_tensor_2d(leaves_.get(), GGML_TYPE_F32, past_.global.shape().head_dim, n_rows);
   std::memcpy(tensor->data, rows, ggml_nbytes(tensor));
   return tensor;
 }
 
 ggml_tensor* OracleAttention::mask(int64_t layer, int64_t kv_head, int64_t n_tokens) const {
-  const int64_t n_past = past_.n_rows();
+  const int64_t n_past = past_rows(layer, kv_head).n_rows;
+  const bool local = past_.layers.is_local(layer);
   ggml_tensor* tensor =
       ggml_new_tensor_2d(leaves_.get(), GGML_TYPE_F32, n_past + n_tokens, n_tokens);
   auto* values = static_cast<float*>(tensor->data);
   for (int64_t token = 0; token < n_tokens; ++token) {
     float* row = values + token * (n_past + n_tokens);
     for (int64_t col = 0; col < n_past + n_tokens; ++col) {
-      const bool visible =
-          col >= n_past ? col - n_past <= token : col < n_prefix_ || kept_ == nullptr;
+      const int64_t distance = n_past + token - col;
+      const bool evictable = col >= past_.n_prefix && col < n_past;
+      const bool visible = local ? distance >= 0 && distance < past_.layers.window()
+                                 : distance >= 0 && (kept_ == nullptr || !evictable);
       row[col] = visible ? 0.0f : -INFINITY;
     }
-    if (kept_ == nullptr) continue;
-    for (const uint32_t kept : kept_->at(layer, kv_head)) row[n_prefix_ + kept] = 0.0f;
+    if (kept_ == nullptr || local) continue;
+    for (const uint32_t kept : kept_->at(past_.layers.index(layer), kv_head)) {
+      row[past_.n_prefix + kept] = 0.0f;
+    }
   }
   return tensor;
 }
@@ -60,9 +69,10 @@ ggml_tensor* OracleAttention::attend(ggml_context* context, ggml_cgraph*, int64_
   for (int64_t kv_head = 0; kv_head < n_kv_head; ++kv_head) {
     ggml_tensor* keys = head_rows(k, kv_head);
     ggml_tensor* values = head_rows(v, kv_head);
-    if (past_.n_rows() > 0) {
-      keys = ggml_concat(context, past_rows(past_.k_rows(layer, kv_head)), keys, 1);
-      values = ggml_concat(context, past_rows(past_.v_rows(layer, kv_head)), values, 1);
+    const Segment past = past_rows(layer, kv_head);
+    if (past.n_rows > 0) {
+      keys = ggml_concat(context, leaf(past.k, past.n_rows), keys, 1);
+      values = ggml_concat(context, leaf(past.v, past.n_rows), values, 1);
     }
     ggml_tensor* queries = ggml_view_3d(context, q, dim, group, n_tokens, q->nb[1], q->nb[2],
                                         static_cast<size_t>(kv_head * group) * q->nb[1]);

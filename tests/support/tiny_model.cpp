@@ -26,14 +26,18 @@ class Writer {
 
   gguf_context* gguf() { return gguf_.get(); }
 
-  void matrix(const std::string& name, int64_t n_in, int64_t n_out, float scale = 1) {
+  void matrix(const std::string& name, int64_t n_in, int64_t n_out, float scale = 1,
+              int64_t n_copies = 1) {
     const float deviation = scale * model_.spread / std::sqrt(static_cast<float>(n_in));
-    std::vector<float> values = normal(n_in * n_out, 0, deviation);
-    ggml_tensor* tensor = ggml_new_tensor_2d(context_.get(), model_.type, n_in, n_out);
+    std::vector<float> values = normal(n_in * n_out * n_copies, 0, deviation);
+    ggml_tensor* tensor =
+        n_copies == 1 ? ggml_new_tensor_2d(context_.get(), model_.type, n_in, n_out)
+                      : ggml_new_tensor_3d(context_.get(), model_.type, n_in, n_out, n_copies);
     if (model_.type == GGML_TYPE_F32) {
       std::copy(values.begin(), values.end(), static_cast<float*>(tensor->data));
     } else {
-      ggml_quantize_chunk(model_.type, values.data(), tensor->data, 0, n_out, n_in, nullptr);
+      ggml_quantize_chunk(model_.type, values.data(), tensor->data, 0, n_out * n_copies, n_in,
+                          nullptr);
     }
     add(name, tensor);
   }
@@ -82,25 +86,71 @@ void write_metadata(const TinyModel& model, gguf_context* gguf) {
   number("vocab_size", model.n_vocab);
   gguf_set_val_f32(gguf, (prefix + "attention.layer_norm_rms_epsilon").c_str(), 1e-5f);
   gguf_set_val_f32(gguf, (prefix + "rope.freq_base").c_str(), 10000.0f);
+  if (model.head_dim > 0) {
+    number("attention.key_length", model.head_dim);
+    number("attention.value_length", model.head_dim);
+  }
+  if (model.architecture == "qwen3moe") {
+    number("expert_count", model.n_expert);
+    number("expert_used_count", model.n_expert_used);
+    number("expert_feed_forward_length", model.n_ff / 2);
+  }
+  if (model.window > 0) {
+    number("attention.sliding_window", model.window);
+    number("attention.sliding_window_pattern", model.pattern);
+    gguf_set_val_f32(gguf, (prefix + "rope.freq_base").c_str(), 1000000.0f);
+  }
 }
 
-void write_layer(const TinyModel& model, Writer& writer, int64_t layer) {
-  const int64_t n_kv = model.n_embd / model.n_head * model.n_kv_head;
-  const std::string prefix = "blk." + std::to_string(layer) + ".";
-  writer.vector(prefix + "attn_norm.weight", model.n_embd, 1, 0.1f);
-  writer.matrix(prefix + "attn_q.weight", model.n_embd, model.n_embd);
-  writer.matrix(prefix + "attn_k.weight", model.n_embd, n_kv);
-  writer.matrix(prefix + "attn_v.weight", model.n_embd, n_kv);
-  if (model.architecture == "qwen2") {
-    writer.vector(prefix + "attn_q.bias", model.n_embd, 0, 0.5f);
-    writer.vector(prefix + "attn_k.bias", n_kv, 0, 0.5f);
-    writer.vector(prefix + "attn_v.bias", n_kv, 0, 0.5f);
+int64_t head_dim_of(const TinyModel& model) {
+  return model.head_dim > 0 ? model.head_dim : model.n_embd / model.n_head;
+}
+
+void write_feed_forward(const TinyModel& model, Writer& writer, const std::string& prefix) {
+  if (model.architecture == "qwen3moe") {
+    const int64_t n_ff = model.n_ff / 2;
+    writer.matrix(prefix + "ffn_gate_inp.weight", model.n_embd, model.n_expert);
+    writer.matrix(prefix + "ffn_gate_exps.weight", model.n_embd, n_ff, 1, model.n_expert);
+    writer.matrix(prefix + "ffn_up_exps.weight", model.n_embd, n_ff, 1, model.n_expert);
+    writer.matrix(prefix + "ffn_down_exps.weight", n_ff, model.n_embd, 1, model.n_expert);
+    return;
   }
-  writer.matrix(prefix + "attn_output.weight", model.n_embd, model.n_embd);
-  writer.vector(prefix + "ffn_norm.weight", model.n_embd, 1, 0.1f);
   writer.matrix(prefix + "ffn_gate.weight", model.n_embd, model.n_ff);
   writer.matrix(prefix + "ffn_up.weight", model.n_embd, model.n_ff);
   writer.matrix(prefix + "ffn_down.weight", model.n_ff, model.n_embd);
+  if (!model.biases) return;
+  writer.vector(prefix + "ffn_gate.bias", model.n_ff, 0, 0.5f);
+  writer.vector(prefix + "ffn_up.bias", model.n_ff, 0, 0.5f);
+  writer.vector(prefix + "ffn_down.bias", model.n_embd, 0, 0.5f);
+}
+
+void write_layer(const TinyModel& model, Writer& writer, int64_t layer) {
+  const bool gemma = model.architecture == "gemma3";
+  const int64_t head_dim = head_dim_of(model);
+  const int64_t n_q = head_dim * model.n_head;
+  const int64_t n_kv = head_dim * model.n_kv_head;
+  const std::string prefix = "blk." + std::to_string(layer) + ".";
+  writer.vector(prefix + "attn_norm.weight", model.n_embd, 1, 0.1f);
+  writer.matrix(prefix + "attn_q.weight", model.n_embd, n_q);
+  writer.matrix(prefix + "attn_k.weight", model.n_embd, n_kv);
+  writer.matrix(prefix + "attn_v.weight", model.n_embd, n_kv);
+  if (model.architecture == "qwen2" || model.biases) {
+    writer.vector(prefix + "attn_q.bias", n_q, 0, 0.5f);
+    writer.vector(prefix + "attn_k.bias", n_kv, 0, 0.5f);
+    writer.vector(prefix + "attn_v.bias", n_kv, 0, 0.5f);
+  }
+  if (gemma || model.architecture.starts_with("qwen3")) {
+    writer.vector(prefix + "attn_q_norm.weight", head_dim, 1.4f, 0.2f);
+    writer.vector(prefix + "attn_k_norm.weight", head_dim, 1.4f, 0.2f);
+  }
+  writer.matrix(prefix + "attn_output.weight", n_q, model.n_embd);
+  if (model.biases) writer.vector(prefix + "attn_output.bias", model.n_embd, 0, 0.5f);
+  if (gemma) {
+    writer.vector(prefix + "post_attention_norm.weight", model.n_embd, 1, 0.2f);
+    writer.vector(prefix + "post_ffw_norm.weight", model.n_embd, 1, 0.2f);
+  }
+  writer.vector(prefix + "ffn_norm.weight", model.n_embd, 1, 0.1f);
+  write_feed_forward(model, writer, prefix);
 }
 
 }  // namespace
@@ -108,12 +158,12 @@ void write_layer(const TinyModel& model, Writer& writer, int64_t layer) {
 void write_tiny_model(const TinyModel& model, const std::string& path) {
   Writer writer(model);
   write_metadata(model, writer.gguf());
+  // gemma3 multiplies its embeddings by sqrt(n_embd) itself.
   writer.matrix("token_embd.weight", model.n_embd, model.n_vocab,
-                std::sqrt(static_cast<float>(model.n_embd)));
+                model.architecture == "gemma3" ? 1 : std::sqrt(static_cast<float>(model.n_embd)));
   writer.vector("output_norm.weight", model.n_embd, 1, 0.1f);
   if (!model.tied) writer.matrix("output.weight", model.n_embd, model.n_vocab, 2.5f);
-  if (model.rope_factors)
-    writer.vector("rope_freqs.weight", model.n_embd / model.n_head / 2, 2, 0.3f);
+  if (model.rope_factors) writer.vector("rope_freqs.weight", head_dim_of(model) / 2, 2, 0.3f);
   for (int64_t layer = 0; layer < model.n_layer; ++layer) write_layer(model, writer, layer);
   if (model.edit) model.edit(writer.gguf());
   CHECK(gguf_write_to_file(writer.gguf(), path.c_str(), false));

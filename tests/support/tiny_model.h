@@ -17,12 +17,18 @@ struct TinyModel {
   int64_t n_embd = 64;
   int64_t n_head = 4;
   int64_t n_kv_head = 2;
+  int64_t head_dim = 0;  // 0: n_embd / n_head
   int64_t n_ff = 128;
   int64_t n_vocab = 256;
   int64_t n_ctx_train = 8192;
   ggml_type type = GGML_TYPE_F32;  // of matrices; norms and biases stay f32
   bool tied = false;
+  bool biases = false;        // on every projection
   bool rope_factors = false;  // a rope_freqs tensor as Llama 3.1 has it
+  int64_t window = 0;         // gemma3: of the local layers; 0: all layers are global
+  int64_t pattern = 3;        // gemma3: every so many layers one is global
+  int64_t n_expert = 4;       // qwen3moe
+  int64_t n_expert_used = 2;
   uint32_t seed = 1;
   // Larger: more peaked attention and logits.
   float spread = 1.6f;
@@ -31,6 +37,8 @@ struct TinyModel {
   std::string without_tensor = {};
 };
 
+// The architecture's own extras are there: biases of qwen2, norms of qwen3 and gemma3, experts of
+// qwen3moe.
 // Writes the file (tokenizer "none": token ids only).
 void write_tiny_model(const TinyModel& model, const std::string& path);
 

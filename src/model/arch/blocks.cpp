@@ -3,6 +3,70 @@
 #include <cmath>
 
 namespace ctxzip::arch {
+namespace {
+
+ggml_tensor* rotate(const GraphScope& scope, ggml_tensor* rows, int64_t layer,
+                    ggml_tensor* positions, ggml_tensor* factors) {
+  const Hyperparameters& hp = scope.hp;
+  const RopeSettings& rope = hp.rope;
+  const bool local = hp.layers.is_local(layer);
+  constexpr float kBetaFast = 32;
+  constexpr float kBetaSlow = 1;
+  return ggml_rope_ext(scope.context, rows, positions, factors, static_cast<int>(hp.head_dim),
+                       rope.type, static_cast<int>(rope.original_context),
+                       local ? rope.base_local : rope.base, local ? 1.0f : rope.scale,
+                       rope.extrapolation, rope.attention_factor, kBetaFast, kBetaSlow);
+}
+
+struct Qkv {
+  ggml_tensor* q;  // (n_tokens, n_head, head_dim), rotated
+  ggml_tensor* k;  // (n_tokens, n_kv_head, head_dim), rotated
+  ggml_tensor* v;  // (n_tokens, n_kv_head, head_dim)
+};
+
+Qkv project_qkv(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* x, int64_t layer,
+                ggml_tensor* positions, ggml_tensor* factors) {
+  const Hyperparameters& hp = scope.hp;
+  const auto heads = [&](const char* stem, int64_t n_head) {
+    return ggml_reshape_3d(scope.context, linear(scope, x, layer_name(layer, stem)), hp.head_dim,
+                           n_head, x->ne[1]);
+  };
+  Qkv qkv = {.q = heads("attn_q", hp.n_head),
+             .k = heads("attn_k", hp.n_kv_head),
+             .v = heads("attn_v", hp.n_kv_head)};
+  if (style.head_norm) {
+    qkv.q = rms_norm(scope, qkv.q, layer_name(layer, "attn_q_norm.weight"));
+    qkv.k = rms_norm(scope, qkv.k, layer_name(layer, "attn_k_norm.weight"));
+  }
+  if (style.no_rope_step > 0 && (layer + 1) % style.no_rope_step == 0) return qkv;
+  qkv.q = rotate(scope, qkv.q, layer, positions, factors);
+  qkv.k = rotate(scope, qkv.k, layer, positions, factors);
+  return qkv;
+}
+
+// down(act(gate x) * up x)
+ggml_tensor* gated_ffn(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* x,
+                       int64_t layer) {
+  ggml_tensor* gate = linear(scope, x, layer_name(layer, "ffn_gate"));
+  ggml_tensor* up = linear(scope, x, layer_name(layer, "ffn_up"));
+  ggml_tensor* product = style.gelu ? ggml_geglu_split(scope.context, gate, up)
+                                    : ggml_swiglu_split(scope.context, gate, up);
+  return linear(scope, product, layer_name(layer, "ffn_down"));
+}
+
+ggml_tensor* logits_of(const GraphScope& scope, ggml_tensor* x) {
+  ggml_context* context = scope.context;
+  ggml_tensor* logits = linear(scope, rms_norm(scope, x, "output_norm.weight"), "output");
+  const float cap = scope.hp.logit_softcap;
+  if (cap > 0) {
+    logits = ggml_scale(context, logits, 1 / cap);
+    logits = ggml_scale(context, ggml_tanh(context, logits), cap);
+  }
+  ggml_build_forward_expand(scope.graph, logits);
+  return logits;
+}
+
+}  // namespace
 
 std::string layer_name(int64_t layer, const char* name) {
   return "blk." + std::to_string(layer) + "." + name;
@@ -19,75 +83,63 @@ ggml_tensor* linear(const GraphScope& scope, ggml_tensor* x, const std::string& 
   return bias != nullptr ? ggml_add(scope.context, y, bias) : y;
 }
 
-Qkv project_qkv(const GraphScope& scope, ggml_tensor* x, int64_t layer, ggml_tensor* positions,
-                ggml_tensor* rope_factors) {
-  const Hyperparameters& hp = scope.hp;
-  const int64_t n_tokens = x->ne[1];
-  const auto heads = [&](const char* stem, int64_t n_head) {
-    return ggml_reshape_3d(scope.context, linear(scope, x, layer_name(layer, stem)), hp.head_dim,
-                           n_head, n_tokens);
-  };
-  const auto rotate = [&](ggml_tensor* rows) {
-    return ggml_rope_ext(
-        scope.context, rows, positions, rope_factors, static_cast<int>(hp.head_dim), hp.rope_type,
-        static_cast<int>(hp.n_ctx_train), hp.rope_base, hp.rope_scale, 0.0f, 1.0f, 32.0f, 1.0f);
-  };
-  return {.q = rotate(heads("attn_q", hp.n_head)),
-          .k = rotate(heads("attn_k", hp.n_kv_head)),
-          .v = heads("attn_v", hp.n_kv_head)};
-}
-
-ggml_tensor* swiglu(const GraphScope& scope, ggml_tensor* x, int64_t layer) {
-  ggml_tensor* gate = linear(scope, x, layer_name(layer, "ffn_gate"));
-  ggml_tensor* up = linear(scope, x, layer_name(layer, "ffn_up"));
-  return linear(scope, ggml_swiglu_split(scope.context, gate, up), layer_name(layer, "ffn_down"));
-}
-
-ggml_tensor* build_decoder(const GraphScope& scope, ggml_cgraph* graph, const GraphInputs& inputs,
-                           AttentionSeam& seam) {
+ggml_tensor* build_decoder(const GraphScope& scope, const DecoderStyle& style,
+                           const GraphInputs& inputs, AttentionSeam& seam) {
   const Hyperparameters& hp = scope.hp;
   ggml_context* context = scope.context;
-  ggml_tensor* rope_factors = scope.weights.get("rope_freqs.weight");
+  ggml_tensor* factors = style.rope_factors ? scope.weights.get("rope_freqs.weight") : nullptr;
   ggml_tensor* x = ggml_get_rows(context, scope.weights.get("token_embd.weight"), inputs.tokens);
+  if (style.embedding_scale) {
+    x = ggml_scale(context, x, std::sqrt(static_cast<float>(hp.n_embd)));
+  }
   for (int64_t layer = 0; layer < hp.n_layer; ++layer) {
     const bool last = layer == hp.n_layer - 1;
-    const Qkv qkv = project_qkv(scope, rms_norm(scope, x, layer_name(layer, "attn_norm.weight")),
-                                layer, inputs.positions, rope_factors);
-    const bool output_unused = last && inputs.output_rows == nullptr;
-    ggml_tensor* attended = seam.attend(context, graph, layer, qkv.q, qkv.k, qkv.v, output_unused);
-    if (output_unused) return nullptr;
+    const Qkv qkv =
+        project_qkv(scope, style, rms_norm(scope, x, layer_name(layer, "attn_norm.weight")), layer,
+                    inputs.positions, factors);
+    ggml_tensor* attended = seam.attend(context, scope.graph, layer, qkv.q, qkv.k, qkv.v,
+                                        last && inputs.output_rows == nullptr);
+    if (attended == nullptr) return nullptr;
     if (last) {
       attended = ggml_get_rows(context, attended, inputs.output_rows);
       x = ggml_get_rows(context, x, inputs.output_rows);
     }
-    x = ggml_add(context, x, linear(scope, attended, layer_name(layer, "attn_output")));
-    x = ggml_add(context, x,
-                 swiglu(scope, rms_norm(scope, x, layer_name(layer, "ffn_norm.weight")), layer));
+    ggml_tensor* added = linear(scope, attended, layer_name(layer, "attn_output"));
+    if (style.post_norm) {
+      added = rms_norm(scope, added, layer_name(layer, "post_attention_norm.weight"));
+    }
+    x = ggml_add(context, added, x);
+    ggml_tensor* normed = rms_norm(scope, x, layer_name(layer, "ffn_norm.weight"));
+    added = hp.experts.n_expert > 0 ? expert_ffn(scope, normed, layer)
+                                    : gated_ffn(scope, style, normed, layer);
+    if (style.post_norm) {
+      added = rms_norm(scope, added, layer_name(layer, "post_ffw_norm.weight"));
+    }
+    x = ggml_add(context, added, x);
   }
-  x = rms_norm(scope, x, "output_norm.weight");
-  ggml_tensor* logits = linear(scope, x, "output");
-  ggml_build_forward_expand(graph, logits);
-  return logits;
+  return logits_of(scope, x);
 }
 
-std::vector<WeightSpec> decoder_weights(const GgufFile& file, const Hyperparameters& hp) {
+std::vector<WeightSpec> decoder_weights(const GgufFile& file, const Hyperparameters& hp,
+                                        const DecoderStyle& style) {
   const int64_t n_q = hp.n_head * hp.head_dim;
   const int64_t n_kv = hp.n_kv_head * hp.head_dim;
   const bool tied = file.find_tensor("output.weight") == nullptr;
   const std::string output_source = tied ? "token_embd.weight" : "output.weight";
   std::vector<WeightSpec> specs = {
-      {"token_embd.weight", {hp.n_embd, hp.n_vocab}},
-      {"output_norm.weight", {hp.n_embd, 1}},
-      {"output.weight", {hp.n_embd, hp.n_vocab}, true, true, output_source},
-      {"output.bias", {hp.n_vocab, 1}, false},
-      {"rope_freqs.weight", {hp.head_dim / 2, 1}, false},
+      {"token_embd.weight", {hp.n_embd, hp.n_vocab, 1}},
+      {"output_norm.weight", {hp.n_embd, 1, 1}},
+      {"output.weight", {hp.n_embd, hp.n_vocab, 1}, true, true, output_source},
+      {"output.bias", {hp.n_vocab, 1, 1}, false},
   };
+  if (style.rope_factors) specs.push_back({"rope_freqs.weight", {hp.head_dim / 2, 1, 1}, false});
   for (int64_t layer = 0; layer < hp.n_layer; ++layer) {
     const auto vector = [&](const char* name, bool required, int64_t n) {
-      specs.push_back({layer_name(layer, name), {n, 1}, required});
+      specs.push_back({layer_name(layer, name), {n, 1, 1}, required});
     };
     const auto matrix = [&](const std::string& stem, int64_t n_in, int64_t n_out) {
-      specs.push_back({layer_name(layer, (stem + ".weight").c_str()), {n_in, n_out}, true, true});
+      specs.push_back(
+          {layer_name(layer, (stem + ".weight").c_str()), {n_in, n_out, 1}, true, true});
       vector((stem + ".bias").c_str(), false, n_out);
     };
     vector("attn_norm.weight", true, hp.n_embd);
@@ -96,6 +148,18 @@ std::vector<WeightSpec> decoder_weights(const GgufFile& file, const Hyperparamet
     matrix("attn_k", hp.n_embd, n_kv);
     matrix("attn_v", hp.n_embd, n_kv);
     matrix("attn_output", n_q, hp.n_embd);
+    if (style.head_norm) {
+      vector("attn_q_norm.weight", true, hp.head_dim);
+      vector("attn_k_norm.weight", true, hp.head_dim);
+    }
+    if (style.post_norm) {
+      vector("post_attention_norm.weight", true, hp.n_embd);
+      vector("post_ffw_norm.weight", true, hp.n_embd);
+    }
+    if (hp.experts.n_expert > 0) {
+      add_expert_weights(hp, layer, specs);
+      continue;
+    }
     matrix("ffn_gate", hp.n_embd, hp.n_ff);
     matrix("ffn_up", hp.n_embd, hp.n_ff);
     matrix("ffn_down", hp.n_ff, hp.n_embd);

@@ -9,12 +9,6 @@
 
 namespace ctxzip::arch {
 
-struct GraphScope {
-  const Hyperparameters& hp;
-  const Weights& weights;
-  ggml_context* context;
-};
-
 // "blk.3.attn_q.weight"
 std::string layer_name(int64_t layer, const char* name);
 
@@ -24,22 +18,26 @@ ggml_tensor* rms_norm(const GraphScope& scope, ggml_tensor* x, const std::string
 // weight x (+ bias where the file has one under the same stem)
 ggml_tensor* linear(const GraphScope& scope, ggml_tensor* x, const std::string& stem);
 
-struct Qkv {
-  ggml_tensor* q;  // (n_tokens, n_head, head_dim), rotated
-  ggml_tensor* k;  // (n_tokens, n_kv_head, head_dim), rotated
-  ggml_tensor* v;  // (n_tokens, n_kv_head, head_dim)
+// How a decoder stack differs from the plain one (pre-norm, rope everywhere, SwiGLU).
+struct DecoderStyle {
+  bool head_norm = false;        // q and k of each head are normed before rope (attn_q_norm, ...)
+  bool post_norm = false;        // attention and feed-forward outputs are normed (post_*_norm)
+  bool gelu = false;             // GeGLU instead of SwiGLU
+  bool embedding_scale = false;  // embeddings times sqrt(n_embd)
+  int64_t no_rope_step = 0;      // every so many layers one goes without rope; 0: none does
+  bool rope_factors = false;     // rope_freqs.weight is honoured where the file has it
 };
-Qkv project_qkv(const GraphScope& scope, ggml_tensor* x, int64_t layer, ggml_tensor* positions,
-                ggml_tensor* rope_factors);
 
-// down(silu(gate x) * up x)
-ggml_tensor* swiglu(const GraphScope& scope, ggml_tensor* x, int64_t layer);
-
-// Pre-norm decoder stack with SwiGLU from token ids to logits, as llama and qwen2 have it.
-ggml_tensor* build_decoder(const GraphScope& scope, ggml_cgraph* graph, const GraphInputs& inputs,
-                           AttentionSeam& seam);
+// Decoder stack from token ids to logits; null where the seam ends the pass early.
+ggml_tensor* build_decoder(const GraphScope& scope, const DecoderStyle& style,
+                           const GraphInputs& inputs, AttentionSeam& seam);
 
 // Weights of that stack; every projection may have a bias, `output` may be tied to the embedding.
-std::vector<WeightSpec> decoder_weights(const GgufFile& file, const Hyperparameters& hp);
+std::vector<WeightSpec> decoder_weights(const GgufFile& file, const Hyperparameters& hp,
+                                        const DecoderStyle& style);
+
+// Softmax-routed experts, their weights normalised over the chosen ones.
+ggml_tensor* expert_ffn(const GraphScope& scope, ggml_tensor* x, int64_t layer);
+void add_expert_weights(const Hyperparameters& hp, int64_t layer, std::vector<WeightSpec>& specs);
 
 }  // namespace ctxzip::arch

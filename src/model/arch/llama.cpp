@@ -3,15 +3,23 @@
 namespace ctxzip {
 namespace {
 
-void complete(const GgufFile&, Hyperparameters& hp) { hp.rope_type = GGML_ROPE_TYPE_NORMAL; }
+constexpr arch::DecoderStyle kStyle = {.rope_factors = true};
 
-ggml_tensor* build(const Hyperparameters& hp, const Weights& weights, ggml_context* context,
-                   ggml_cgraph* graph, const GraphInputs& inputs, AttentionSeam& seam) {
-  return arch::build_decoder({hp, weights, context}, graph, inputs, seam);
+void complete(const GgufFile& file, Hyperparameters& hp) {
+  hp.rope.type = GGML_ROPE_TYPE_NORMAL;
+  refuse_experts(file, hp);
+}
+
+std::vector<WeightSpec> weights(const GgufFile& file, const Hyperparameters& hp) {
+  return arch::decoder_weights(file, hp, kStyle);
+}
+
+ggml_tensor* build(const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
+  return arch::build_decoder(scope, kStyle, inputs, seam);
 }
 
 }  // namespace
 
-const Architecture kLlamaArchitecture = {"llama", complete, arch::decoder_weights, build};
+const Architecture kLlamaArchitecture = {"llama", complete, weights, build};
 
 }  // namespace ctxzip

@@ -3,15 +3,23 @@
 namespace ctxzip {
 namespace {
 
-void complete(const GgufFile&, Hyperparameters& hp) { hp.rope_type = GGML_ROPE_TYPE_NEOX; }
+constexpr arch::DecoderStyle kStyle = {};
 
-ggml_tensor* build(const Hyperparameters& hp, const Weights& weights, ggml_context* context,
-                   ggml_cgraph* graph, const GraphInputs& inputs, AttentionSeam& seam) {
-  return arch::build_decoder({hp, weights, context}, graph, inputs, seam);
+void complete(const GgufFile& file, Hyperparameters& hp) {
+  hp.rope.type = GGML_ROPE_TYPE_NEOX;
+  refuse_experts(file, hp);
+}
+
+std::vector<WeightSpec> weights(const GgufFile& file, const Hyperparameters& hp) {
+  return arch::decoder_weights(file, hp, kStyle);
+}
+
+ggml_tensor* build(const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
+  return arch::build_decoder(scope, kStyle, inputs, seam);
 }
 
 }  // namespace
 
-const Architecture kQwen2Architecture = {"qwen2", complete, arch::decoder_weights, build};
+const Architecture kQwen2Architecture = {"qwen2", complete, weights, build};
 
 }  // namespace ctxzip
