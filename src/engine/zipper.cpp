@@ -14,6 +14,8 @@
 namespace ctxzip {
 namespace {
 
+// Loss in nats per token from which answers suffer: random eviction's is far above, KVzip's below.
+constexpr double kMuchLost = 0.2;
 constexpr int kQualitySteps = 7;  // of a bisection over the share kept: within 1%
 
 // Adds the time until it ends to `seconds`.
@@ -215,6 +217,13 @@ Context Zipper::finish(Method method, Allocation allocation, ZippedRows kept) {
         run_self_check(state(), *runner_, all, plan_.n_positions(), probes_, options_.cancel);
     meta.delta_nll = check.reconstruction - full_check_->reconstruction;
     meta.delta_nll_probe = check.held_out - full_check_->held_out;
+  }
+  if (meta.delta_nll.value_or(0) > kMuchLost && options_.notice) {
+    options_.notice(
+        LogLevel::kWarning,
+        fmt::format("this budget loses much of the text ({:+.2f} nats/token): keep more, "
+                    "or name the loss that is allowed (quality budget)",
+                    *meta.delta_nll));
   }
   ZipReport report = describe_context(meta, rows);
   report.prefill_s = prefill_s_;
