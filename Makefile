@@ -41,8 +41,8 @@ unit-asan: setup
 	@ASAN_OPTIONS=detect_container_overflow=0 ctest --test-dir $(ASAN_BUILD) -L sanitized -j $(JOBS) --output-on-failure
 
 bench: configure
-	@ninja -C $(BUILD) -j $(JOBS) bench_kernels bench_decode
-	@$(BUILD)/bench_decode
+	@ninja -C $(BUILD) -j $(JOBS) bench_kernels bench_matmul ctxzip_cli
+	@$(BUILD)/ctxzip bench --context 7168 --no-check
 	@$(BUILD)/bench_kernels
 
 lint: configure

@@ -9,15 +9,17 @@
 #include "ctxzip/session.h"
 #include "ctxzip/zip.h"
 #include "engine/zipper.h"
+#include "eval/llama_peer.h"
 #include "select/select.h"
 #include "support/engine_run.h"
-#include "support/libllama.h"
 #include "support/logits.h"
 #include "support/oracle_attention.h"
 #include "support/tiny_model.h"
 
 namespace ctxzip::test {
 namespace {
+
+using Libllama = eval::LlamaPeer;
 
 constexpr const char* kGemma3 = "gemma3-270m-q4_k_m.gguf";
 

@@ -10,13 +10,15 @@
 #include <functional>
 #include <iterator>
 
+#include "eval/llama_peer.h"
 #include "support/engine_run.h"
-#include "support/libllama.h"
 #include "support/logits.h"
 #include "support/tiny_model.h"
 
 namespace ctxzip::test {
 namespace {
+
+using Libllama = eval::LlamaPeer;
 
 constexpr int64_t kPrefillTokens = 512;
 constexpr int64_t kDecodeTokens = 64;

@@ -1,16 +1,16 @@
-#include "support/libllama.h"
+#include "eval/llama_peer.h"
 
 #include <algorithm>
 
 #include "core/fail.h"
 #include "core/log.h"
 
-namespace ctxzip::test {
+namespace ctxzip::eval {
 
-Libllama::Libllama(const std::string& path, const LibllamaOptions& options) {
+LlamaPeer::LlamaPeer(const std::string& path, const LlamaPeerOptions& options) {
   capture_backend_logs();
   model_.reset(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
-  CHECK(model_ != nullptr);
+  if (!model_) fail(ErrorKind::kCorruptFile, "{}: libllama cannot load it", path);
   llama_context_params params = llama_context_default_params();
   params.n_ctx = static_cast<uint32_t>(options.n_ctx);
   params.n_batch = params.n_ubatch = 512;
@@ -19,14 +19,16 @@ Libllama::Libllama(const std::string& path, const LibllamaOptions& options) {
       options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
   params.type_k = params.type_v = options.f32_cache ? GGML_TYPE_F32 : GGML_TYPE_F16;
   context_.reset(llama_init_from_model(model_.get(), params));
-  CHECK(context_ != nullptr);
+  if (!context_) {
+    fail(ErrorKind::kOutOfMemory, "{}: libllama has no memory for {} tokens", path, options.n_ctx);
+  }
 }
 
-int64_t Libllama::n_vocab() const {
+int64_t LlamaPeer::n_vocab() const {
   return llama_vocab_n_tokens(llama_model_get_vocab(model_.get()));
 }
 
-std::vector<float> Libllama::run(std::span<const int32_t> tokens, int64_t batch_size, bool all) {
+std::vector<float> LlamaPeer::run(std::span<const int32_t> tokens, int64_t batch_size, bool all) {
   std::vector<float> logits;
   for (size_t first = 0; first < tokens.size(); first += static_cast<size_t>(batch_size)) {
     const size_t n = std::min(static_cast<size_t>(batch_size), tokens.size() - first);
@@ -39,7 +41,12 @@ std::vector<float> Libllama::run(std::span<const int32_t> tokens, int64_t batch_
       batch.seq_id[at][0] = 0;
       batch.logits[at] = all || first + at + 1 == tokens.size();
     }
-    CHECK(llama_decode(context_.get(), batch) == 0);
+    const int32_t status = llama_decode(context_.get(), batch);
+    if (status != 0) {
+      llama_batch_free(batch);
+      fail(ErrorKind::kOutOfMemory, "libllama cannot decode {} tokens after {} (status {})", n,
+           n_past_, status);
+    }
     for (size_t at = 0; at < n; ++at) {
       if (batch.logits[at] == 0) continue;
       const float* row = llama_get_logits_ith(context_.get(), static_cast<int32_t>(at));
@@ -51,18 +58,18 @@ std::vector<float> Libllama::run(std::span<const int32_t> tokens, int64_t batch_
   return logits;
 }
 
-std::vector<float> Libllama::feed(std::span<const int32_t> tokens, int64_t batch) {
+std::vector<float> LlamaPeer::feed(std::span<const int32_t> tokens, int64_t batch) {
   return run(tokens, batch, true);
 }
 
-std::vector<float> Libllama::feed_last(std::span<const int32_t> tokens, int64_t batch) {
+std::vector<float> LlamaPeer::feed_last(std::span<const int32_t> tokens, int64_t batch) {
   return run(tokens, batch, false);
 }
 
-void Libllama::truncate(int64_t n_tokens) {
+void LlamaPeer::truncate(int64_t n_tokens) {
   CHECK(
       llama_memory_seq_rm(llama_get_memory(context_.get()), 0, static_cast<int32_t>(n_tokens), -1));
   n_past_ = n_tokens;
 }
 
-}  // namespace ctxzip::test
+}  // namespace ctxzip::eval

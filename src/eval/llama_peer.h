@@ -1,4 +1,5 @@
-// The oracle: logits of the same file from libllama, in the same process.
+// llama.cpp on the same model in the same process: the oracle of parity tests and the peer of speed
+// measurements.
 #pragma once
 
 #include <llama-cpp.h>
@@ -8,18 +9,20 @@
 #include <string>
 #include <vector>
 
-namespace ctxzip::test {
+namespace ctxzip::eval {
 
-struct LibllamaOptions {
-  bool f32_cache = true;
+struct LlamaPeerOptions {
+  bool f32_cache = true;  // false: f16
   int n_threads = 2;
   int64_t n_ctx = 4096;
   bool flash_attention = false;
 };
 
-class Libllama {
+// One sequence that grows. Throws Error: kCorruptFile (libllama cannot load the model),
+// kOutOfMemory.
+class LlamaPeer {
  public:
-  Libllama(const std::string& path, const LibllamaOptions& options);
+  LlamaPeer(const std::string& path, const LlamaPeerOptions& options);
 
   // Appends tokens in batches of `batch`; logits of all of them, (n_tokens, n_vocab).
   std::vector<float> feed(std::span<const int32_t> tokens, int64_t batch);
@@ -37,4 +40,4 @@ class Libllama {
   int64_t n_past_ = 0;
 };
 
-}  // namespace ctxzip::test
+}  // namespace ctxzip::eval

@@ -1,0 +1,248 @@
+#include "eval/speed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <span>
+
+#include "cache/tail.h"
+#include "core/fail.h"
+#include "core/memory.h"
+#include "engine/stream_zip.h"
+#include "engine/zipper.h"
+#include "eval/llama_peer.h"
+#include "select/select.h"
+
+namespace ctxzip::eval {
+namespace {
+
+constexpr int64_t kBatch = 512;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Varied sentences with a fact in each: nothing that a cache could drop unnoticed.
+std::string built_in_text() {
+  constexpr const char* kPeople[] = {"Anna Breck", "Tom Hale", "Mila Storm", "Jon Vance",
+                                     "Ida Roe"};
+  constexpr const char* kThings[] = {"a brass lamp", "forty slates",      "the north boat",
+                                     "two clocks",   "a map of the fell", "the old ledger",
+                                     "nine ropes"};
+  constexpr const char* kPlaces[] = {"Kettle Point", "Ostwick", "Harrow Fell", "Lindhaven"};
+  std::string text;
+  for (int entry = 0; entry < 400; ++entry) {
+    text += fmt::format("Entry {}: on day {} {} brought {} to {} and paid {} crowns for it. ",
+                        entry, entry * 7 % 365, kPeople[entry * 3 % 5], kThings[entry * 5 % 7],
+                        kPlaces[entry * 11 % 4], 3 + entry * 37 % 191);
+  }
+  return text;
+}
+
+std::vector<Token> context_of(const Model& model, const std::string& text, int64_t n_tokens) {
+  const std::vector<Token> once = model.tokenize(text.empty() ? built_in_text() : text);
+  if (once.empty()) fail(ErrorKind::kInvalidArgument, "the text for the benchmark is empty");
+  std::vector<Token> tokens;
+  while (static_cast<int64_t>(tokens.size()) < n_tokens)
+    tokens.insert(tokens.end(), once.begin(), once.end());
+  tokens.resize(static_cast<size_t>(n_tokens));
+  return tokens;
+}
+
+// Decoding after a zipped context, as a session does it.
+class Decoder {
+ public:
+  Decoder(const Model& model, Context context, int64_t capacity)
+      : model_(*model.state()),
+        context_(std::move(context)),
+        past_(segment_table(model_)),
+        tail_(model_.hp.layers, global_shape(model_), local_shape(model_), capacity),
+        runner_(model_) {
+    past_.add(context_.state()->rows);
+    attention_ = std::make_unique<CacheAttention>(attention_setup(model_), past_,
+                                                  static_cast<int>(past_.size()), nullptr);
+  }
+  Decoder(const Decoder&) = delete;  // the attention points into it
+  Decoder& operator=(const Decoder&) = delete;
+
+  // Tokens per second of a round; the first token builds the graph and does not count.
+  double round(std::span<const Token> tokens) {
+    tail_.truncate(0);
+    feed(tokens[0]);
+    const auto start = std::chrono::steady_clock::now();
+    for (const Token token : tokens.subspan(1)) feed(token);
+    return static_cast<double>(tokens.size() - 1) / seconds_since(start);
+  }
+
+  const ZipReport& report() const { return context_.report(); }
+
+ private:
+  void feed(Token token) {
+    const int64_t first = tail_.n_rows();
+    const int32_t row = 0;
+    attention_->set_target({.global = {&tail_.global(), first}, .local = {&tail_.local(), first}});
+    runner_.run({{&token, 1}, context_.state()->rows.n_positions() + first, {&row, 1}}, *attention_,
+                attention_->own_row_capacity(), {});
+    tail_.extend(1);
+  }
+
+  const detail::ModelState& model_;
+  Context context_;
+  SegmentTable past_;
+  Tail tail_;
+  std::unique_ptr<CacheAttention> attention_;
+  GraphRunner runner_;
+};
+
+// All ratios at one context length; two-pass prefills once for all of them.
+class LengthRun {
+ public:
+  LengthRun(const Model& model, const SpeedOptions& options, const SpeedHooks& hooks,
+            int64_t n_tokens)
+      : model_(model), options_(options), hooks_(hooks), n_tokens_(n_tokens) {
+    tokens_ = context_of(model, options.text, n_tokens + options.decode_tokens + 1);
+    zip_ = options.zip;
+    zip_.allow_long = true;
+    zip_.budget = {};
+    zip_.cancel = hooks.cancel;
+  }
+
+  void measure(SpeedReport& report) {
+    zip_all(report);
+    std::optional<PeerRow> peer;
+    if (options_.peer) peer = measure_rounds(report, true);
+    if (!peer) measure_rounds(report, false);
+    if (peer) report.peer.push_back(*peer);
+  }
+
+ private:
+  std::span<const Token> next() const {
+    return std::span(tokens_).subspan(static_cast<size_t>(n_tokens_));
+  }
+  ZipPlan plan() const {
+    std::vector<Token> context(tokens_.begin(), tokens_.begin() + n_tokens_);
+    return plan_zip(*model_.state(), PromptLayout{}, std::move(context), zip_);
+  }
+  void say(const char* what) const {
+    if (hooks_.status) hooks_.status(fmt::format("{} tokens: {}", n_tokens_, what));
+  }
+  void zip_all(SpeedReport& report);
+  void add_row(SpeedReport& report, double ratio, Context context);
+  std::optional<PeerRow> measure_rounds(SpeedReport& report, bool with_peer);
+
+  const Model& model_;
+  const SpeedOptions& options_;
+  const SpeedHooks& hooks_;
+  int64_t n_tokens_;
+  std::vector<Token> tokens_;
+  ZipOptions zip_;
+  std::deque<Decoder> decoders_;
+};
+
+void LengthRun::add_row(SpeedReport& report, double ratio, Context context) {
+  const ZipReport& zipped = context.report();
+  SpeedRow row{.context_tokens = n_tokens_, .ratio = ratio, .kv_type = zipped.row_type};
+  row.prefill_tokens_per_s = static_cast<double>(n_tokens_) / zipped.prefill_s;
+  row.score_s = ratio < 1 ? zipped.score_s : 0;
+  row.kv_bytes = zipped.kv_bytes_kept;
+  row.delta_nll = zipped.delta_nll;
+  row.peak_rss_bytes = resident_memory().peak_bytes;
+  report.rows.push_back(row);
+  decoders_.emplace_back(model_, std::move(context), options_.decode_tokens + 1);
+}
+
+void LengthRun::zip_all(SpeedReport& report) {
+  say("prefill and score");
+  if (zip_.schedule == Schedule::kStreaming) {
+    for (const double ratio : options_.ratios) {
+      zip_.budget.ratio = ratio;
+      add_row(report, ratio, StreamZipper(model_, plan(), zip_).run());
+    }
+    return;
+  }
+  Zipper zipper(model_, plan(), zip_);
+  zipper.prefill();
+  for (const double ratio : options_.ratios) {
+    const Budget budget = {.ratio = ratio};
+    const KvShape& shape = zipper.full_rows().global.shape();
+    const KeepSet kept = ratio == 1 ? keep_all(shape.n_layer, shape.n_kv_head, n_tokens_)
+                                    : zipper.select(zip_.method, budget, zip_.allocation);
+    add_row(report, ratio, zipper.copy(zip_.method, zip_.allocation, kept));
+  }
+}
+
+std::optional<PeerRow> LengthRun::measure_rounds(SpeedReport& report, bool with_peer) {
+  std::unique_ptr<LlamaPeer> peer;
+  PeerRow row{.context_tokens = n_tokens_};
+  if (with_peer) {
+    say("llama.cpp's prefill");
+    peer = std::make_unique<LlamaPeer>(
+        model_.info().path, LlamaPeerOptions{.f32_cache = false,
+                                             .n_threads = model_.state()->options.n_threads,
+                                             .n_ctx = n_tokens_ + 2 * options_.decode_tokens + 2,
+                                             .flash_attention = true});
+    const auto start = std::chrono::steady_clock::now();
+    peer->feed_last(std::span(tokens_).first(static_cast<size_t>(n_tokens_)), kBatch);
+    row.prefill_tokens_per_s = static_cast<double>(n_tokens_) / seconds_since(start);
+  }
+  say("decode");
+  std::vector<double> peer_speed;
+  std::vector<std::vector<double>> speed(decoders_.size());
+  for (int round = 0; round < options_.n_rounds; ++round) {
+    if (peer) {
+      peer->truncate(n_tokens_);
+      peer->feed(next().first(1), 1);
+      const auto start = std::chrono::steady_clock::now();
+      peer->feed(next().subspan(1), 1);
+      peer_speed.push_back(static_cast<double>(next().size() - 1) / seconds_since(start));
+    }
+    for (size_t way = 0; way < decoders_.size(); ++way) {
+      speed[way].push_back(decoders_[way].round(next()));
+    }
+  }
+  SpeedRow* rows = report.rows.data() + report.rows.size() - decoders_.size();
+  for (size_t way = 0; way < decoders_.size(); ++way) {
+    rows[way].decode_tokens_per_s = median(speed[way]);
+    if (!peer) continue;
+    std::vector<double> times;
+    for (size_t round = 0; round < peer_speed.size(); ++round)
+      times.push_back(speed[way][round] / peer_speed[round]);
+    rows[way].decode_vs_llama_cpp = median(times);
+    rows[way].prefill_vs_llama_cpp = rows[way].prefill_tokens_per_s / row.prefill_tokens_per_s;
+  }
+  if (!peer) return std::nullopt;
+  row.decode_tokens_per_s = median(peer_speed);
+  return row;
+}
+
+}  // namespace
+
+SpeedReport measure_speed(const Model& model, const SpeedOptions& options,
+                          const SpeedHooks& hooks) {
+  for (const double ratio : options.ratios) {
+    if (!(ratio > 0 && ratio <= 1)) {
+      fail(ErrorKind::kInvalidArgument, "a ratio of {}: expected more than 0 and at most 1", ratio);
+    }
+  }
+  for (const int64_t n_tokens : options.context_tokens) {
+    if (n_tokens < 64) {
+      fail(ErrorKind::kInvalidArgument, "a context of {} tokens: expected at least 64", n_tokens);
+    }
+  }
+  SpeedReport report;
+  for (const int64_t n_tokens : options.context_tokens) {
+    LengthRun(model, options, hooks, n_tokens).measure(report);
+  }
+  return report;
+}
+
+}  // namespace ctxzip::eval
