@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "kernels/attention_math-inl.h"
+#include "kernels/attention_quantised-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ctxzip {
@@ -29,7 +30,6 @@ constexpr int64_t kMaxChunkRows = 96;
 constexpr int64_t kRowMultiple = 12;
 
 constexpr int kAccumulators = kManyRegisters ? 24 : 12;
-constexpr int kMaxHeads = 8;
 
 // Heads [kFirst, kFirst + kHeads) of kAll: a part has one accumulator for each of its heads and
 // each of kRows rows.
@@ -404,7 +404,9 @@ void attend_block(const AttentionShape& shape, const float* q, const Segment& se
     head_out[shape.head_dim] = kMinusInfinity;
     head_out[shape.head_dim + 1] = 0;
   }
-  if (shape.head_dim % lanes_of<FloatTag>() == 0) {
+  if (segment.quantised) {
+    attend_quantised_block(shape, q, segment, begin, end, partial);
+  } else if (shape.head_dim % lanes_of<FloatTag>() == 0) {
     attend_rows_of_type(FloatTag(), shape, q, segment, begin, end, partial);
   } else {
     attend_rows_of_type(NarrowTag(), shape, q, segment, begin, end, partial);
