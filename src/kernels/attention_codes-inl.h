@@ -8,6 +8,7 @@
 #endif
 
 #include <cstring>
+#include <limits>
 
 #include "kernels/attention_math-inl.h"
 #include "kernels/quantised_layout.h"
@@ -129,7 +130,7 @@ HWY_INLINE void load_octet_pairs(D, const Octets<kBits>& octets, Vec16<D> (&out)
 
 // acc[head], in each lane, += sum over n octets of code * factor. Factors are (head, octet, 8) in
 // the order of round_factors, heads `stride` apart.
-template <int kHeads, int kBits, class D>
+template <int kHeads, class D, int kBits>
 HWY_INLINE void add_octets(D d, Octets<kBits> octets, int64_t n, const int16_t* factors,
                            int64_t stride, hn::Vec<D> (&acc)[kHeads]) {
   const hn::Repartition<int16_t, D> d16;
@@ -146,13 +147,25 @@ HWY_INLINE void add_octets(D d, Octets<kBits> octets, int64_t n, const int16_t* 
   }
 }
 
-// Four-bit codes of kOctets octets times 8-bit factors; their sums of up to four products of 15 and
-// 127 times four stay within 16 bits.
-template <int kHeads, int kOctets, class D>
-HWY_INLINE void add_byte_octets(D d, Octets<4>& octets, const int8_t* factors, int64_t stride,
+template <class Codes>
+HWY_INLINE auto products_of_codes(Codes codes,
+                                  hn::Vec<hn::RebindToSigned<hn::DFromV<Codes>>> factors) {
+  return byte_pair_products(codes, factors);
+}
+// Codes below 128 may take the signed side.
+template <class Codes>
+HWY_INLINE auto products_of_codes(Codes codes, Codes factors) {
+  return byte_pair_products(factors, hn::BitCast(hn::RebindToSigned<hn::DFromV<Codes>>(), codes));
+}
+
+// Four-bit codes of kOctets octets times 8-bit factors; their sums of up to eight products of 15
+// and 255 stay within 16 bits.
+template <int kHeads, int kOctets, class D, class Factor>
+HWY_INLINE void add_byte_octets(D d, Octets<4>& octets, const Factor* factors, int64_t stride,
                                 hn::Vec<D> (&acc)[kHeads]) {
+  static_assert(kOctets <= 2);
   const hn::Repartition<uint8_t, D> du;
-  const hn::Repartition<int8_t, D> d8;
+  const hn::Repartition<Factor, D> d8;
   const hn::Repartition<int16_t, D> d16;
   const hn::Repartition<uint16_t, D> du16;
   const auto mask = hn::Set(du, uint8_t{15});
@@ -165,20 +178,20 @@ HWY_INLINE void add_byte_octets(D d, Octets<4>& octets, const int8_t* factors, i
   }
   const auto ones = hn::Set(d16, 1);
   for (int head = 0; head < kHeads; ++head) {
-    const int8_t* of_head = factors + head * stride;
-    auto sum = byte_pair_products(codes[0], repeat_four_bytes(d8, d, of_head));
+    const Factor* of_head = factors + head * stride;
+    auto sum = products_of_codes(codes[0], repeat_four_bytes(d8, d, of_head));
     for (int quad = 1; quad < 2 * kOctets; ++quad) {
       sum = hn::Add(sum,
-                    byte_pair_products(codes[quad], repeat_four_bytes(d8, d, of_head + 4 * quad)));
+                    products_of_codes(codes[quad], repeat_four_bytes(d8, d, of_head + 4 * quad)));
     }
     acc[head] = add_pair_products(d, sum, ones, acc[head]);
   }
 }
 
-template <int kHeads, int kBits, class D>
-HWY_INLINE void add_octets(D d, Octets<kBits> octets, int64_t n, const int8_t* factors,
-                           int64_t stride, hn::Vec<D> (&acc)[kHeads]) {
-  static_assert(kBits == 4);
+// As above, with factors of 8 bits.
+template <int kHeads, class D, class Factor>
+HWY_INLINE void add_octets(D d, Octets<4> octets, int64_t n, const Factor* factors, int64_t stride,
+                           hn::Vec<D> (&acc)[kHeads]) {
   int64_t octet = 0;
   for (; octet + 2 <= n; octet += 2) {
     add_byte_octets<kHeads, 2>(d, octets, factors + 8 * octet, stride, acc);
@@ -186,28 +199,78 @@ HWY_INLINE void add_octets(D d, Octets<kBits> octets, int64_t n, const int8_t* f
   if (octet < n) add_byte_octets<kHeads, 1>(d, octets, factors + 8 * octet, stride, acc);
 }
 
-// Stores rounded factors in the order that add_octets takes them: each quad's 0, 2, 1, 3 for the
-// 16-bit pairs, unchanged for bytes.
-template <class V>
-HWY_INLINE void store_factors(V rounded, int16_t* out) {
-  const hn::Rebind<int16_t, hn::DFromV<V>> d16;
+// Adding 1.5 * 2^23 rounds a float to an integer and leaves it in the low mantissa bits.
+constexpr float kRoundingBias = 12582912.0f;
+constexpr int32_t kRoundingBiasBits = 0x4b400000;
+
+// Store the integers of biased floats in the order that add_octets takes factors: each quad's 0, 2,
+// 1, 3 for the 16-bit pairs, unchanged for bytes.
+template <class D>
+HWY_INLINE void store_factors(D d, hn::Vec<D> biased, int16_t* out) {
+  const hn::RebindToSigned<D> d32;
+  const hn::Rebind<int16_t, D> d16;
+  const hn::Repartition<uint8_t, decltype(d16)> du8;
   alignas(16) static constexpr uint8_t kOrder[16] = {0, 1, 4,  5,  2,  3,  6,  7,
                                                      8, 9, 12, 13, 10, 11, 14, 15};
-  const auto order = hn::BitCast(d16, hn::Load(hn::Repartition<uint8_t, decltype(d16)>(), kOrder));
-  hn::StoreU(hn::TableLookupBytes(hn::DemoteTo(d16, rounded), order), d16, out);
+  const auto integers = hn::Sub(hn::BitCast(d32, biased), hn::Set(d32, kRoundingBiasBits));
+  const auto order = hn::BitCast(d16, hn::Load(du8, kOrder));
+  hn::StoreU(hn::TableLookupBytes(hn::DemoteTo(d16, integers), order), d16, out);
 }
 
-template <class V>
-HWY_INLINE void store_factors(V rounded, int8_t* out) {
-  const hn::Rebind<int8_t, hn::DFromV<V>> d8;
-  hn::StoreU(hn::DemoteTo(d8, rounded), d8, out);
+template <class D>
+HWY_INLINE void store_factors(D d, hn::Vec<D> biased, uint8_t* out) {
+  (void)d;
+  const hn::RebindToUnsigned<D> d32;
+  hn::StoreU(hn::U8FromU32(hn::BitCast(d32, biased)), hn::Rebind<uint8_t, D>(), out);
 }
+
+template <class D>
+HWY_INLINE void store_factors(D d, hn::Vec<D> biased, int8_t* out) {
+  store_factors(d, biased, reinterpret_cast<uint8_t*>(out));
+}
+
+// Rounding thresholds less one half, spread evenly over any run of rows: many weights below half a
+// step that plain rounding would lose keep their sum.
+struct Dither {
+  alignas(64) float at[kGroupRows];
+  constexpr Dither() : at() {
+    for (int row = 0; row < kGroupRows; ++row) {
+      int reversed = 0;
+      for (int bit = 1; bit < kGroupRows; bit *= 2) reversed = 2 * reversed + (row & bit ? 1 : 0);
+      at[row] = (static_cast<float>(reversed) + 0.5f) / kGroupRows - 0.5f;
+    }
+  }
+};
 
 // sum of x * (scale * code + min) = step * sum of rounded * code + offset, nearly.
 struct Folded {
   float step;
   float offset;
 };
+
+// Rounds n numbers to factors, the largest magnitude to the largest factor. Returns step and the
+// sum of the factors.
+template <class Factor>
+HWY_INLINE Folded round_factors(const float* scaled, int64_t n, float largest, Factor* factors) {
+  constexpr auto kMaxFactor = static_cast<float>(std::numeric_limits<Factor>::max());
+  static constexpr Dither kDither;
+  const NarrowTag d;
+  const hn::RebindToSigned<NarrowTag> di;
+  const auto bias = hn::Set(d, kRoundingBias);
+  const auto inverse = hn::Set(d, largest > 0 ? kMaxFactor / largest : 0.0f);
+  auto sum = hn::Zero(di);
+  for (int64_t at = 0; at < n; at += lanes_of<NarrowTag>()) {
+    auto biased = hn::Load(d, scaled + at);
+    if constexpr (std::numeric_limits<Factor>::is_signed) {
+      biased = hn::MulAdd(biased, inverse, bias);
+    } else {
+      biased = hn::Add(hn::MulAdd(biased, inverse, hn::Load(d, kDither.at + at)), bias);
+    }
+    sum = hn::Add(sum, hn::Sub(hn::BitCast(di, biased), hn::BitCast(di, bias)));
+    store_factors(d, biased, factors + at);
+  }
+  return {largest / kMaxFactor, static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)))};
+}
 
 // Folds the scales into n numbers x (a multiple of 8) and rounds the products to factors. `middle`
 // is min + scale * middle_code: as codes are taken relative to their middle, what rounding loses is
@@ -227,19 +290,9 @@ HWY_INLINE Folded fold(const float* x, const float* scale, const float* middle, 
     largest = hn::Max(largest, hn::Abs(product));
     offset = hn::MulAdd(number, hn::Load(d, middle + at), offset);
   }
-  constexpr auto kMaxFactor = static_cast<float>(std::numeric_limits<Factor>::max());
-  const float max = hn::GetLane(hn::MaxOfLanes(d, largest));
-  const auto inverse = hn::Set(d, max > 0 ? kMaxFactor / max : 0.0f);
-  const hn::RebindToSigned<NarrowTag> di;
-  auto sum = hn::Zero(di);
-  for (int64_t at = 0; at < n; at += kLanes) {
-    const auto rounded = hn::NearestInt(hn::Mul(hn::Load(d, scaled + at), inverse));
-    sum = hn::Add(sum, rounded);
-    store_factors(rounded, factors + at);
-  }
-  const float step = max / kMaxFactor;
-  const auto rounded_sum = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
-  return {step, hn::GetLane(hn::SumOfLanes(d, offset)) - step * middle_code * rounded_sum};
+  const Folded rounded = round_factors(scaled, n, hn::GetLane(hn::MaxOfLanes(d, largest)), factors);
+  return {rounded.step,
+          hn::GetLane(hn::SumOfLanes(d, offset)) - rounded.step * middle_code * rounded.offset};
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR

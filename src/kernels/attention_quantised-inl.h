@@ -37,14 +37,15 @@ static_assert(kStripRows % kRowStep == 0 && kRowsPerBlock % kGroupRows == 0);
 // A query of 8 bits errs less than 4-bit keys do; 8-bit keys need 16.
 template <int kBits>
 using KeyFactor = std::conditional_t<kBits == 8, int16_t, int8_t>;
-// Weights of 8 bits would lose the many small ones beside a large one.
-using ValueFactor = int16_t;
+// Likewise weights, which are not negative.
+template <int kBits>
+using ValueFactor = std::conditional_t<kBits == 8, int16_t, uint8_t>;
 
 template <int kBits>
 struct QuantisedState {
   alignas(64) float q[kMaxHeads * kMaxHeadDim];  // (head, dim), scaled
   alignas(64) KeyFactor<kBits> key_factors[kMaxHeads * kMaxHeadDim];
-  alignas(64) ValueFactor value_factors[kMaxHeads * kGroupRows];
+  alignas(64) ValueFactor<kBits> value_factors[kMaxHeads * kGroupRows];
   alignas(64) float weights[kMaxHeads * kGroupRows];  // (head, row): scores, then exponentials
   alignas(64) float scale[kMaxHeadDim];               // of channels, then of rows
   alignas(64) float middle[kMaxHeadDim];
