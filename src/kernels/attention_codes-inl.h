@@ -129,16 +129,16 @@ HWY_INLINE void load_octet_pairs(D, const Octets<kBits>& octets, Vec16<D> (&out)
 }
 
 // acc[head], in each lane, += sum over n octets of code * factor. Factors are (head, octet, 8) in
-// the order of round_factors, heads `stride` apart.
-template <int kHeads, class D, int kBits>
+// the order of store_factors, heads kStride apart.
+template <int kHeads, int kStride, class D, int kBits>
 HWY_INLINE void add_octets(D d, Octets<kBits> octets, int64_t n, const int16_t* factors,
-                           int64_t stride, hn::Vec<D> (&acc)[kHeads]) {
+                           hn::Vec<D> (&acc)[kHeads]) {
   const hn::Repartition<int16_t, D> d16;
   for (int64_t octet = 0; octet < n; ++octet, octets.advance(), factors += 8) {
     Vec16<D> codes[4];
     load_octet_pairs(d, octets, codes);
     for (int head = 0; head < kHeads; ++head) {
-      const int16_t* of_head = factors + head * stride;
+      const int16_t* of_head = factors + head * kStride;
       for (int pair = 0; pair < 4; ++pair) {
         acc[head] = add_pair_products(d, codes[pair], repeat_four_bytes(d16, d, of_head + 2 * pair),
                                       acc[head]);
@@ -160,8 +160,8 @@ HWY_INLINE auto products_of_codes(Codes codes, Codes factors) {
 
 // Four-bit codes of kOctets octets times 8-bit factors; their sums of up to eight products of 15
 // and 255 stay within 16 bits.
-template <int kHeads, int kOctets, class D, class Factor>
-HWY_INLINE void add_byte_octets(D d, Octets<4>& octets, const Factor* factors, int64_t stride,
+template <int kHeads, int kStride, int kOctets, class D, class Factor>
+HWY_INLINE void add_byte_octets(D d, Octets<4>& octets, const Factor* factors,
                                 hn::Vec<D> (&acc)[kHeads]) {
   static_assert(kOctets <= 2);
   const hn::Repartition<uint8_t, D> du;
@@ -178,7 +178,7 @@ HWY_INLINE void add_byte_octets(D d, Octets<4>& octets, const Factor* factors, i
   }
   const auto ones = hn::Set(d16, 1);
   for (int head = 0; head < kHeads; ++head) {
-    const Factor* of_head = factors + head * stride;
+    const Factor* of_head = factors + head * kStride;
     auto sum = products_of_codes(codes[0], repeat_four_bytes(d8, d, of_head));
     for (int quad = 1; quad < 2 * kOctets; ++quad) {
       sum = hn::Add(sum,
@@ -189,14 +189,13 @@ HWY_INLINE void add_byte_octets(D d, Octets<4>& octets, const Factor* factors, i
 }
 
 // As above, with factors of 8 bits.
-template <int kHeads, class D, class Factor>
-HWY_INLINE void add_octets(D d, Octets<4> octets, int64_t n, const Factor* factors, int64_t stride,
+template <int kHeads, int kStride, class D, class Factor>
+HWY_INLINE void add_octets(D d, Octets<4> octets, int64_t n, const Factor* factors,
                            hn::Vec<D> (&acc)[kHeads]) {
-  int64_t octet = 0;
-  for (; octet + 2 <= n; octet += 2) {
-    add_byte_octets<kHeads, 2>(d, octets, factors + 8 * octet, stride, acc);
+  for (; n >= 2; n -= 2, factors += 16) {
+    add_byte_octets<kHeads, kStride, 2>(d, octets, factors, acc);
   }
-  if (octet < n) add_byte_octets<kHeads, 1>(d, octets, factors + 8 * octet, stride, acc);
+  if (n > 0) add_byte_octets<kHeads, kStride, 1>(d, octets, factors, acc);
 }
 
 // Adding 1.5 * 2^23 rounds a float to an integer and leaves it in the low mantissa bits.
@@ -232,67 +231,73 @@ HWY_INLINE void store_factors(D d, hn::Vec<D> biased, int8_t* out) {
 // Rounding thresholds less one half, spread evenly over any run of rows: many weights below half a
 // step that plain rounding would lose keep their sum.
 struct Dither {
-  alignas(64) float at[kGroupRows];
+  static constexpr int kRows = 64;  // then they repeat
+  alignas(64) float at[kRows];
   constexpr Dither() : at() {
-    for (int row = 0; row < kGroupRows; ++row) {
+    for (int row = 0; row < kRows; ++row) {
       int reversed = 0;
-      for (int bit = 1; bit < kGroupRows; bit *= 2) reversed = 2 * reversed + (row & bit ? 1 : 0);
-      at[row] = (static_cast<float>(reversed) + 0.5f) / kGroupRows - 0.5f;
+      for (int bit = 1; bit < kRows; bit *= 2) reversed = 2 * reversed + (row & bit ? 1 : 0);
+      at[row] = (static_cast<float>(reversed) + 0.5f) / kRows - 0.5f;
     }
   }
 };
 
-// sum of x * (scale * code + min) = step * sum of rounded * code + offset, nearly.
+// Numbers with the scales folded in, about to be rounded.
+struct Scaled {
+  float largest;  // magnitude
+  float offset;   // sum of number * middle
+};
+
+// scaled[at] = number(at) * scale[at] for n numbers, a multiple of 8; number(at) is the vector from
+// `at` on. `middle` is min + scale * middle_code.
+template <class D, class Number>
+HWY_INLINE Scaled scale_numbers(D d, int64_t n, Number number, const float* scale,
+                                const float* middle, float* scaled) {
+  auto largest = hn::Zero(d);
+  auto offset = hn::Zero(d);
+  for (int64_t at = 0; at < n; at += lanes_of<D>()) {
+    const auto value = number(at);
+    const auto product = hn::Mul(value, hn::Load(d, scale + at));
+    hn::Store(product, d, scaled + at);
+    largest = hn::Max(largest, hn::Abs(product));
+    offset = hn::MulAdd(value, hn::Load(d, middle + at), offset);
+  }
+  return {hn::GetLane(hn::MaxOfLanes(d, largest)), hn::GetLane(hn::SumOfLanes(d, offset))};
+}
+
+// sum of number * (scale * code + min) = step * sum of factor * code + offset, nearly.
 struct Folded {
   float step;
   float offset;
 };
 
-// Rounds n numbers to factors, the largest magnitude to the largest factor. Returns step and the
-// sum of the factors.
-template <class Factor>
-HWY_INLINE Folded round_factors(const float* scaled, int64_t n, float largest, Factor* factors) {
+// Rounds n scaled numbers to factors, the largest magnitude to the largest factor. As the offset
+// takes codes relative to their middle, what rounding loses is multiplied by half the code range at
+// most and has no constant part.
+template <bool kDithered, class Factor>
+HWY_INLINE Folded round_factors(const float* numbers, int64_t n, const Scaled& scaled,
+                                float middle_code, Factor* factors) {
   constexpr auto kMaxFactor = static_cast<float>(std::numeric_limits<Factor>::max());
   static constexpr Dither kDither;
   const NarrowTag d;
   const hn::RebindToSigned<NarrowTag> di;
   const auto bias = hn::Set(d, kRoundingBias);
-  const auto inverse = hn::Set(d, largest > 0 ? kMaxFactor / largest : 0.0f);
+  const auto inverse = hn::Set(d, scaled.largest > 0 ? kMaxFactor / scaled.largest : 0.0f);
   auto sum = hn::Zero(di);
   for (int64_t at = 0; at < n; at += lanes_of<NarrowTag>()) {
-    auto biased = hn::Load(d, scaled + at);
-    if constexpr (std::numeric_limits<Factor>::is_signed) {
-      biased = hn::MulAdd(biased, inverse, bias);
+    auto biased = hn::Load(d, numbers + at);
+    if constexpr (kDithered) {
+      const auto dither = hn::Load(d, kDither.at + at % Dither::kRows);
+      biased = hn::Add(hn::MulAdd(biased, inverse, dither), bias);
     } else {
-      biased = hn::Add(hn::MulAdd(biased, inverse, hn::Load(d, kDither.at + at)), bias);
+      biased = hn::MulAdd(biased, inverse, bias);
     }
     sum = hn::Add(sum, hn::Sub(hn::BitCast(di, biased), hn::BitCast(di, bias)));
     store_factors(d, biased, factors + at);
   }
-  return {largest / kMaxFactor, static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)))};
-}
-
-// Folds the scales into n numbers x (a multiple of 8) and rounds the products to factors. `middle`
-// is min + scale * middle_code: as codes are taken relative to their middle, what rounding loses is
-// multiplied by half the code range at most and has no constant part.
-template <class Factor>
-HWY_INLINE Folded fold(const float* x, const float* scale, const float* middle, int64_t n,
-                       float middle_code, Factor* factors) {
-  const NarrowTag d;
-  constexpr int64_t kLanes = lanes_of<NarrowTag>();
-  alignas(64) float scaled[kMaxHeadDim];
-  auto largest = hn::Zero(d);
-  auto offset = hn::Zero(d);
-  for (int64_t at = 0; at < n; at += kLanes) {
-    const auto number = hn::Load(d, x + at);
-    const auto product = hn::Mul(number, hn::Load(d, scale + at));
-    hn::Store(product, d, scaled + at);
-    largest = hn::Max(largest, hn::Abs(product));
-    offset = hn::MulAdd(number, hn::Load(d, middle + at), offset);
-  }
-  const Folded rounded = round_factors(scaled, n, hn::GetLane(hn::MaxOfLanes(d, largest)), factors);
-  return {rounded.step,
-          hn::GetLane(hn::SumOfLanes(d, offset)) - rounded.step * middle_code * rounded.offset};
+  const float step = scaled.largest / kMaxFactor;
+  const auto rounded_sum = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
+  return {step, scaled.offset - step * middle_code * rounded_sum};
 }
 
 #endif  // HWY_TARGET != HWY_SCALAR

@@ -12,6 +12,7 @@
 #endif
 
 #include <algorithm>
+#include <limits>
 #include <type_traits>
 
 #include "kernels/attention_codes-inl.h"
@@ -30,9 +31,26 @@ void attend_quantised_block(const AttentionShape& shape, const float* q, const S
 
 #else
 
+// Rows between two turns of the softmax, at most: many, for few turns.
+template <int kBits>
+constexpr int64_t kChunkRows = kBits == 8 ? 128 : 256;
+// And at most so many codes of K that they, V's and the next chunk's K stay near the first-level
+// cache.
+constexpr int64_t kChunkCodesBytes = 16 << 10;
+
+template <int kBits>
+int64_t chunk_rows(const QuantisedLayout& layout) {
+  int64_t rows = kChunkRows<kBits>;
+  while (rows > kGroupRows && rows / kStripRows * layout.strip_codes_bytes() > kChunkCodesBytes) {
+    rows /= 2;
+  }
+  return rows;
+}
+
 // Rows are scored in steps that every vector width divides.
 constexpr int64_t kRowStep = 16;
-static_assert(kStripRows % kRowStep == 0 && kRowsPerBlock % kGroupRows == 0);
+static_assert(kStripRows % kRowStep == 0 && kRowsPerBlock % kChunkRows<4> == 0);
+static_assert(kChunkRows<8> % kGroupRows == 0);
 
 // A query of 8 bits errs less than 4-bit keys do; 8-bit keys need 16.
 template <int kBits>
@@ -43,11 +61,12 @@ using ValueFactor = std::conditional_t<kBits == 8, int16_t, uint8_t>;
 
 template <int kBits>
 struct QuantisedState {
-  alignas(64) float q[kMaxHeads * kMaxHeadDim];  // (head, dim), scaled
+  alignas(64) float q[kMaxHeads * kMaxHeadDim];  // (head, kMaxHeadDim), times the shape's scale
   alignas(64) KeyFactor<kBits> key_factors[kMaxHeads * kMaxHeadDim];
-  alignas(64) ValueFactor<kBits> value_factors[kMaxHeads * kGroupRows];
-  alignas(64) float weights[kMaxHeads * kGroupRows];  // (head, row): scores, then exponentials
-  alignas(64) float scale[kMaxHeadDim];               // of channels, then of rows
+  alignas(64) ValueFactor<kBits> value_factors[kMaxHeads * kChunkRows<kBits>];
+  alignas(64) float scaled[kMaxHeads * kMaxHeadDim];         // numbers to be rounded to factors
+  alignas(64) float weights[kMaxHeads * kChunkRows<kBits>];  // (head, row): scores
+  alignas(64) float scale[kMaxHeadDim];                      // of channels, then of rows
   alignas(64) float middle[kMaxHeadDim];
   Folded folded[kMaxHeads];
   float max[kMaxHeads];
@@ -55,23 +74,23 @@ struct QuantisedState {
   float offset[kMaxHeads];  // what every output of the head is short of
 };
 
-// Rows [begin, end) of one group, widened to steps [first, last) of rows; all count from the
-// group's start.
-struct GroupRows {
-  int64_t group;
+// Rows [begin, end) of one chunk, widened to steps [first, last) of rows; all count from the
+// chunk's start.
+struct ChunkRange {
+  int64_t start;
   int64_t begin;
   int64_t end;
   int64_t first;
   int64_t last;
 
-  GroupRows(int64_t row, int64_t end_row)
-      : group(row / kGroupRows),
-        begin(row % kGroupRows),
-        end(std::min(kGroupRows, end_row - group * kGroupRows)),
+  ChunkRange(int64_t row, int64_t end_row, int64_t n_rows)
+      : start(row / n_rows * n_rows),
+        begin(row - start),
+        end(std::min(n_rows, end_row - start)),
         first(begin / kRowStep * kRowStep),
         last((end + kRowStep - 1) / kRowStep * kRowStep) {}
 
-  int64_t strip(int64_t row) const { return (group * kGroupRows + row) / kStripRows; }
+  int64_t strip(int64_t row) const { return (start + row) / kStripRows; }
 };
 
 // Bytes to be fetched into the cache bit by bit while something else is computed.
@@ -107,70 +126,112 @@ HWY_INLINE void load_scales(D d, const uint8_t* scales, int64_t distance, int64_
 template <int kBits>
 constexpr float kMiddleCode = kBits == 8 ? 127.5f : 7.5f;
 
-// weights[head][row] = score, -inf for rows that are not asked for.
+// The query with the scales of a group of keys.
 template <int kHeads, int kBits>
-HWY_NOINLINE void score_group(const QuantisedLayout& layout, const uint8_t* keys,
-                              const GroupRows& rows, Fetch fetch, QuantisedState<kBits>& state) {
-  const NarrowTag narrow;
+HWY_INLINE void fold_query(const QuantisedLayout& layout, const uint8_t* scales,
+                           QuantisedState<kBits>& state) {
+  const NarrowTag d;
+  const int64_t head_dim = layout.head_dim;
+  load_scales(d, scales, head_dim, head_dim, kMiddleCode<kBits>, state.scale, state.middle);
+  // Head after head in each step: what one waits for, the next need not.
+  Scaled scaled[kHeads];
+  for (int64_t head = 0; head < kHeads; ++head) {
+    const float* q = state.q + head * kMaxHeadDim;
+    scaled[head] = scale_numbers(
+        d, head_dim, [&](int64_t at) HWY_ATTR { return hn::Load(d, q + at); }, state.scale,
+        state.middle, state.scaled + head * kMaxHeadDim);
+  }
+  for (int64_t head = 0; head < kHeads; ++head) {
+    const int64_t at = head * kMaxHeadDim;
+    state.folded[head] = round_factors<false>(state.scaled + at, head_dim, scaled[head],
+                                              kMiddleCode<kBits>, state.key_factors + at);
+  }
+}
+
+// weights[head][row] = score for the rows [first, last) of one group.
+template <int kHeads, int kBits>
+HWY_INLINE void score_group(const QuantisedLayout& layout, const uint8_t* keys,
+                            const ChunkRange& rows, int64_t first, int64_t last, Fetch& fetch,
+                            QuantisedState<kBits>& state) {
   const FloatTag d;
   const hn::RebindToSigned<FloatTag> di;
-  constexpr int64_t kLanes = lanes_of<FloatTag>();
-  const int64_t head_dim = layout.head_dim;
-  load_scales(narrow, keys + layout.key_group(rows.group), head_dim, head_dim, kMiddleCode<kBits>,
-              state.scale, state.middle);
-  for (int64_t head = 0; head < kHeads; ++head) {
-    state.folded[head] = fold(state.q + head * head_dim, state.scale, state.middle, head_dim,
-                              kMiddleCode<kBits>, state.key_factors + head * head_dim);
-  }
-  for (int64_t row = rows.first; row < rows.last; row += kLanes) {
+  fold_query<kHeads>(layout, keys + layout.key_group((rows.start + first) / kGroupRows), state);
+  for (int64_t row = first; row < last; row += lanes_of<FloatTag>()) {
     if (row % kRowStep == 0) fetch.part();
     const Octets<kBits> octets = {keys + layout.key_codes(rows.strip(row)) + row % kStripRows * 4,
                                   kStripRows * 4};
     hn::Vec<decltype(di)> acc[kHeads];
     for (auto& lanes : acc) lanes = hn::Zero(di);
-    add_octets<kHeads>(di, octets, head_dim / 8, state.key_factors, head_dim, acc);
+    add_octets<kHeads, kMaxHeadDim>(di, octets, layout.head_dim / 8, state.key_factors, acc);
     for (int64_t head = 0; head < kHeads; ++head) {
       const Folded& folded = state.folded[head];
       const auto score = hn::MulAdd(hn::ConvertTo(d, acc[head]), hn::Set(d, folded.step),
                                     hn::Set(d, folded.offset));
-      hn::Store(score, d, state.weights + head * kGroupRows + row);
+      hn::Store(score, d, state.weights + head * kChunkRows<kBits> + row);
     }
   }
+}
+
+// weights[head][row] = score, -inf for rows that are not asked for.
+template <int kHeads, int kBits>
+HWY_NOINLINE void score_chunk(const QuantisedLayout& layout, const uint8_t* keys,
+                              const ChunkRange& rows, Fetch fetch, QuantisedState<kBits>& state) {
+  for (int64_t row = rows.first; row < rows.last;) {
+    const int64_t end = std::min(rows.last, (row / kGroupRows + 1) * kGroupRows);
+    score_group<kHeads>(layout, keys, rows, row, end, fetch, state);
+    row = end;
+  }
   for (int64_t head = 0; head < kHeads; ++head) {
-    float* scores = state.weights + head * kGroupRows;
+    float* scores = state.weights + head * kChunkRows<kBits>;
     std::fill(scores + rows.first, scores + rows.begin, kMinusInfinity);
     std::fill(scores + rows.end, scores + rows.last, kMinusInfinity);
   }
 }
 
-// Scores to exponentials relative to the running maximum; what was summed so far follows it.
+// Raises the running maximum to that of the scores; what was summed so far follows it.
 template <int kBits>
-HWY_INLINE void softmax_head(const GroupRows& rows, int64_t head, int64_t head_dim,
-                             QuantisedState<kBits>& state, float* head_out) {
-  float* weights = state.weights + head * kGroupRows + rows.first;
-  const int64_t n = rows.last - rows.first;
-  const float max = max_of(weights, n, state.max[head]);
-  if (max > state.max[head]) {
-    const float factor = exp_non_positive(state.max[head] - max);
-    state.max[head] = max;
-    state.sum[head] *= factor;
-    state.offset[head] *= factor;
-    const NarrowTag d;
-    for (int64_t dim = 0; dim < head_dim; dim += lanes_of<NarrowTag>()) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, head_out + dim), hn::Set(d, factor)), d, head_out + dim);
-    }
+HWY_INLINE void raise_max(const float* scores, int64_t n, int64_t head, int64_t head_dim,
+                          QuantisedState<kBits>& state, float* head_out) {
+  const float max = max_of(scores, n, state.max[head]);
+  if (!(max > state.max[head])) return;
+  const float factor = exp_non_positive(state.max[head] - max);
+  state.max[head] = max;
+  state.sum[head] *= factor;
+  state.offset[head] *= factor;
+  const NarrowTag d;
+  for (int64_t dim = 0; dim < head_dim; dim += lanes_of<NarrowTag>()) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, head_out + dim), hn::Set(d, factor)), d, head_out + dim);
   }
-  state.sum[head] += exponentiate(weights, n, max);
 }
 
-// Weights to factors of the values' codes.
+// Scores to weights relative to the running maximum, with the scales of the values folded in.
+template <int kBits>
+HWY_INLINE Scaled weigh_head(const ChunkRange& rows, int64_t head, QuantisedState<kBits>& state) {
+  const FloatTag d;
+  const float* scores = state.weights + head * kChunkRows<kBits> + rows.first;
+  // A head whose scores are all -inf has no finite maximum to subtract.
+  const auto max = hn::Set(d, HWY_MAX(state.max[head], std::numeric_limits<float>::lowest()));
+  auto sum = hn::Zero(d);
+  const auto weights = [&](int64_t at) HWY_ATTR {
+    const auto weight = exp_non_positive(d, hn::Sub(hn::Load(d, scores + at), max));
+    sum = hn::Add(sum, weight);
+    return weight;
+  };
+  const Scaled scaled = scale_numbers(d, rows.last - rows.first, weights, state.scale + rows.first,
+                                      state.middle + rows.first,
+                                      state.scaled + head * kChunkRows<kBits> + rows.first);
+  state.sum[head] += hn::GetLane(hn::SumOfLanes(d, sum));
+  return scaled;
+}
+
+// Scores to factors of the values' codes.
 template <int kHeads, int kBits>
-HWY_NOINLINE void weigh_group(const QuantisedLayout& layout, const uint8_t* values,
-                              const GroupRows& rows, QuantisedState<kBits>& state, float* out) {
-  const NarrowTag d;
+HWY_NOINLINE void weigh_chunk(const QuantisedLayout& layout, const uint8_t* values,
+                              const ChunkRange& rows, QuantisedState<kBits>& state, float* out) {
+  const int64_t n = rows.last - rows.first;
   for (int64_t row = rows.first; row < rows.last; row += kRowStep) {
     const uint8_t* scales = values + layout.value_strip(rows.strip(row)) + row % kStripRows * 2;
-    load_scales(d, scales, kStripRows, kRowStep, kMiddleCode<kBits>, state.scale + row,
+    load_scales(NarrowTag(), scales, kStripRows, kRowStep, kMiddleCode<kBits>, state.scale + row,
                 state.middle + row);
   }
   // Bytes behind the last row may hold anything: a weight of 0 does not undo a NaN.
@@ -179,19 +240,23 @@ HWY_NOINLINE void weigh_group(const QuantisedLayout& layout, const uint8_t* valu
     std::fill(numbers + rows.end, numbers + rows.last, 0.0f);
   }
   for (int64_t head = 0; head < kHeads; ++head) {
-    softmax_head(rows, head, layout.head_dim, state, out + head * (layout.head_dim + 2));
-    const int64_t at = head * kGroupRows + rows.first;
-    state.folded[head] =
-        fold(state.weights + at, state.scale + rows.first, state.middle + rows.first,
-             rows.last - rows.first, kMiddleCode<kBits>, state.value_factors + at);
+    raise_max(state.weights + head * kChunkRows<kBits> + rows.first, n, head, layout.head_dim,
+              state, out + head * (layout.head_dim + 2));
+  }
+  Scaled scaled[kHeads];
+  for (int64_t head = 0; head < kHeads; ++head) scaled[head] = weigh_head(rows, head, state);
+  for (int64_t head = 0; head < kHeads; ++head) {
+    const int64_t at = head * kChunkRows<kBits> + rows.first;
+    state.folded[head] = round_factors<true>(state.scaled + at, n, scaled[head], kMiddleCode<kBits>,
+                                             state.value_factors + at);
     state.offset[head] += state.folded[head].offset;
   }
 }
 
 // out[head] += weighted sum of the values, all but the offset.
 template <int kHeads, int kBits, class D>
-HWY_NOINLINE void add_group(D d, const QuantisedLayout& layout, const uint8_t* values,
-                            const GroupRows& rows, Fetch fetch, const QuantisedState<kBits>& state,
+HWY_NOINLINE void add_chunk(D d, const QuantisedLayout& layout, const uint8_t* values,
+                            const ChunkRange& rows, Fetch fetch, const QuantisedState<kBits>& state,
                             float* out) {
   const hn::RebindToSigned<D> di;
   for (int64_t dim = 0; dim < layout.head_dim; dim += lanes_of<D>()) {
@@ -203,7 +268,8 @@ HWY_NOINLINE void add_group(D d, const QuantisedLayout& layout, const uint8_t* v
       Octets<kBits> octets = {values + layout.value_codes(rows.strip(row)) + dim * 4,
                               layout.head_dim * 4};
       octets.codes += row % kStripRows / 8 * octets.step();
-      add_octets<kHeads>(di, octets, (end - row) / 8, state.value_factors + row, kGroupRows, acc);
+      add_octets<kHeads, kChunkRows<kBits> >(di, octets, (end - row) / 8, state.value_factors + row,
+                                             acc);
       row = end;
     }
     for (int64_t head = 0; head < kHeads; ++head) {
@@ -222,25 +288,30 @@ void attend_quantised_heads(D d, const AttentionShape& shape, const float* q,
   const QuantisedLayout layout = {kBits == 8 ? RowType::kQ8 : RowType::kQ4, shape.head_dim};
   const auto* keys = static_cast<const uint8_t*>(segment.k);
   const auto* values = static_cast<const uint8_t*>(segment.v);
+  const int64_t n_chunk = chunk_rows<kBits>(layout);
   QuantisedState<kBits> state;
-  for (int64_t at = 0; at < kHeads * shape.head_dim; ++at) state.q[at] = shape.scale * q[at];
+  for (int64_t head = 0; head < kHeads; ++head) {
+    for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+      state.q[head * kMaxHeadDim + dim] = shape.scale * q[head * shape.head_dim + dim];
+    }
+  }
   std::fill_n(state.max, kHeads, kMinusInfinity);
   std::fill_n(state.sum, kHeads, 0.0f);
   std::fill_n(state.offset, kHeads, 0.0f);
   for (int64_t row = begin; row < end;) {
-    const GroupRows rows(row, end);
+    const ChunkRange rows(row, end, n_chunk);
     const int64_t first_strip = rows.strip(rows.first);
     const int64_t n_strips = rows.strip(rows.last - 1) + 1 - first_strip;
     const Fetch fetch_values(values + layout.value_strip(first_strip), layout.value_strip(n_strips),
                              (rows.last - rows.first) / kRowStep);
-    score_group<kHeads>(layout, keys, rows, fetch_values, state);
-    weigh_group<kHeads>(layout, values, rows, state, out);
-    // Behind the last group come the rows of the caller's next block.
-    const int64_t next = (rows.group + 1) * kGroupRows;
-    const int64_t n_next = std::clamp<int64_t>(segment.n_rows - next, 0, kGroupRows);
-    const Fetch fetch_keys(keys + layout.key_group(rows.group + 1), layout.key_bytes(n_next),
+    score_chunk<kHeads>(layout, keys, rows, fetch_values, state);
+    weigh_chunk<kHeads>(layout, values, rows, state, out);
+    // Behind the last chunk come the rows of the caller's next block.
+    const int64_t next = rows.start + n_chunk;
+    const int64_t n_next = std::clamp<int64_t>(segment.n_rows - next, 0, n_chunk);
+    const Fetch fetch_keys(keys + layout.key_group(next / kGroupRows), layout.key_bytes(n_next),
                            shape.head_dim / lanes_of<D>());
-    add_group<kHeads>(d, layout, values, rows, fetch_keys, state, out);
+    add_chunk<kHeads>(d, layout, values, rows, fetch_keys, state, out);
     row = next;
   }
   for (int64_t head = 0; head < kHeads; ++head) {
