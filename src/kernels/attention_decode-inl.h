@@ -49,7 +49,7 @@ constexpr int rows_at_once(int heads) {
 }
 
 constexpr int vectors_at_once(int heads) {
-  for (const int vectors : {8, 4, 2}) {
+  for (const int vectors : {8, 4, 3, 2}) {
     if (vectors * heads <= kAccumulators) return vectors;
   }
   return 1;
@@ -209,12 +209,16 @@ HWY_INLINE void add_strip(D d, const ValueRows<T>& values, int64_t dim) {
 // Dimensions [dim, head_dim) in strips of kVectors vectors, then narrower ones.
 template <int kHeads, int kVectors, int kWidth, class D, class T>
 HWY_INLINE void add_strips(D d, const ValueRows<T>& values, int64_t dim) {
-  constexpr int64_t kStrip = kVectors * lanes_of<D>();
-  for (; dim + kStrip <= values.head_dim; dim += kStrip) {
+  constexpr int64_t kLanes = lanes_of<D>();
+  // Four vectors are better taken as two and two than as three and one, which waits for its sums.
+  constexpr int64_t kLeave = kVectors == 3 ? 4 * kLanes : -1;
+  for (; dim + kVectors * kLanes <= values.head_dim && values.head_dim - dim != kLeave;
+       dim += kVectors * kLanes) {
     add_strip<kHeads, kVectors, kWidth>(d, values, dim);
   }
   if constexpr (kVectors > 1) {
-    if (dim < values.head_dim) add_strips<kHeads, kVectors / 2, kWidth>(d, values, dim);
+    constexpr int kNext = kVectors == 3 ? 2 : kVectors / 2;
+    if (dim < values.head_dim) add_strips<kHeads, kNext, kWidth>(d, values, dim);
   }
 }
 
