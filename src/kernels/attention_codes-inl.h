@@ -128,8 +128,9 @@ HWY_INLINE void load_octet_pairs(D, const Octets<kBits>& octets, Vec16<D> (&out)
   }
 }
 
-// acc[head], in each lane, += sum over n octets of code * factor. Factors are (head, octet, 8) in
-// the order of store_factors, heads kStride apart.
+// acc[head], in each lane, += sum over n octets of code * factor; up to 256 products of 255 and
+// 32767 fit in 32 bits. Factors are (head, octet, 8) in the order of store_factors, heads kStride
+// apart.
 template <int kHeads, int kStride, class D, int kBits>
 HWY_INLINE void add_octets(D d, Octets<kBits> octets, int64_t n, const int16_t* factors,
                            hn::Vec<D> (&acc)[kHeads]) {

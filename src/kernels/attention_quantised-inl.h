@@ -50,9 +50,9 @@ int64_t chunk_rows(const QuantisedLayout& layout) {
 // Rows are scored in steps that every vector width divides.
 constexpr int64_t kRowStep = 16;
 static_assert(kStripRows % kRowStep == 0 && kRowsPerBlock % kChunkRows<4> == 0);
-static_assert(kChunkRows<8> % kGroupRows == 0);
+static_assert(kChunkRows<8> % kGroupRows == 0 && kChunkRows<4> <= kMaxHeadDim);
 
-// A query of 8 bits errs less than 4-bit keys do; 8-bit keys need 16.
+// Rounding a query to 8 bits loses less than 4-bit keys have lost; 8-bit keys need 16.
 template <int kBits>
 using KeyFactor = std::conditional_t<kBits == 8, int16_t, int8_t>;
 // Likewise weights, which are not negative.
@@ -64,7 +64,7 @@ struct QuantisedState {
   alignas(64) float q[kMaxHeads * kMaxHeadDim];  // (head, kMaxHeadDim), times the shape's scale
   alignas(64) KeyFactor<kBits> key_factors[kMaxHeads * kMaxHeadDim];
   alignas(64) ValueFactor<kBits> value_factors[kMaxHeads * kChunkRows<kBits>];
-  alignas(64) float scaled[kMaxHeads * kMaxHeadDim];         // numbers to be rounded to factors
+  alignas(64) float scaled[kMaxHeads * kMaxHeadDim];         // what is rounded to factors
   alignas(64) float weights[kMaxHeads * kChunkRows<kBits>];  // (head, row): scores
   alignas(64) float scale[kMaxHeadDim];                      // of channels, then of rows
   alignas(64) float middle[kMaxHeadDim];

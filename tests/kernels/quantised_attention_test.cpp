@@ -26,19 +26,19 @@ class QuantisedAttentionTest : public AttentionTest {
     return rows;
   }
 
-  // Tuned decode rounds query * key scale to 16 bits (q8) or 8 bits (q4) and weight * value scale
-  // to 16 bits, each rounding off by at most half a step and independent of the others. A code is
-  // at most max_code / 2 from the middle, a uniform one max_code / sqrt(12) in the mean square; the
-  // step's is 1 / sqrt(12) too. Six standard deviations of a sum of n products are then
-  // sqrt(n) * step * max_code / 2.
+  // Tuned decode rounds query * key scale and weight * value scale to 16 bits (q8) or 8 bits (q4),
+  // each number off by at most half a step and independent of the others. A code is at most
+  // max_code / 2 from the middle, a uniform one max_code / sqrt(12) in the mean square; the
+  // rounding is step / sqrt(12). Six standard deviations of a sum of n products are then sqrt(n) *
+  // step * max_code / 2.
   void allow_for_rounded_factors(const float* q, const StoredRows& rows, int64_t n_rows) {
     if (!rounds_factors() || n_rows == 0) return;
     const Segment segment = rows.segment(n_rows);
-    const double bits = shape_.row_type == RowType::kQ8 ? 32767 : 127;
-    const double step = largest_key_factor(q, segment) / bits;
+    const double key_steps = shape_.row_type == RowType::kQ8 ? 32767 : 127;
+    const double step = largest_key_factor(q, segment) / key_steps;
     score_slack_ = std::sqrt(shape_.head_dim) * step * layout().max_code() / 2;
-    // Dithered weights err by up to a step instead of half: twice as much is allowed.
-    const double weight_steps = shape_.row_type == RowType::kQ8 ? 32767 : 255.0 / 2;
+    // Dithered weights are off by up to a step: twice as much is allowed.
+    const double weight_steps = (shape_.row_type == RowType::kQ8 ? 32767 : 255) / 2.0;
     const double value_step = largest_value_scale(segment) / weight_steps;
     output_slack_ = std::sqrt(static_cast<double>(n_rows)) * value_step * layout().max_code() / 2;
   }
