@@ -29,6 +29,7 @@ struct ZipReport {
   std::string method;           // "kvzip", "random"
   std::string allocation;       // "global", "layer", "uniform"
   std::string recon_attention;  // "full", "local"
+  std::string schedule;         // "two-pass", "streaming"
   int64_t chunk_tokens = 0;
   std::string row_type;  // "f16", "f32"
   // Change of the teacher-forced reconstruction loss, nats per token; the probe is held out from

@@ -20,6 +20,10 @@ enum class Allocation { kGlobal, kLayer, kUniform };
 // What a reconstruction pass attends to: the whole cache (the paper), or prefix + chunk + itself.
 enum class ReconAttention { kFull, kLocal };
 
+// Two-pass: the whole text is prefilled, then scored, then cut. Streaming: chunk by chunk, each
+// prefilled over what is left of those before it; the full cache never exists.
+enum class Schedule { kTwoPass, kStreaming };
+
 // Exactly one budget is set; none means ratio 0.3.
 struct Budget {
   std::optional<double> ratio = {};         // share of the evictable pairs, 0 < ratio <= 1
@@ -32,6 +36,7 @@ struct ZipOptions {
   Budget budget = {};
   Method method = Method::kKvzip;
   Allocation allocation = Allocation::kGlobal;
+  Schedule schedule = Schedule::kTwoPass;  // kStreaming: no quality budget, local attention
   ReconAttention recon_attention = ReconAttention::kFull;
   int64_t chunk_tokens = 2048;             // at least 256 unless the context is shorter
   std::optional<std::string> system = {};  // system prompt; the template's own default otherwise

@@ -22,6 +22,16 @@ void SegmentTable::add(const ZippedRows& rows) {
   add_each(false, [&](int64_t index, int64_t kv_head) { return rows.segment(index, kv_head); });
 }
 
+void SegmentTable::add(const SurvivingRows& rows) {
+  CHECK(rows.shape() == global_);
+  add_each(false, [&](int64_t index, int64_t kv_head) { return rows.segment(index, kv_head); });
+}
+
+void SegmentTable::add_prefix(const SurvivingRows& rows) {
+  CHECK(rows.shape() == global_);
+  add_each(false, [&](int64_t index, int64_t kv_head) { return rows.prefix(index, kv_head); });
+}
+
 void SegmentTable::add_window(const ZippedRows& rows) {
   if (layers_.n_local() == 0) return;
   CHECK(rows.shape.n_layer == layers_.n_local());

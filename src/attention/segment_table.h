@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cache/context_rows.h"
+#include "cache/surviving_rows.h"
 #include "kernels/attention.h"
 
 namespace ctxzip {
@@ -26,6 +27,9 @@ class SegmentTable {
   void add(const DenseCache& cache, int64_t begin, int64_t end);
   // The rows that compaction would keep, without copying them: prefix, then `kept`.
   void add(const DenseCache& cache, int64_t n_prefix, const KeepSet& kept);
+  // All rows held, or only the prefix.
+  void add(const SurvivingRows& rows);
+  void add_prefix(const SurvivingRows& rows);
   // Of local layers; nothing is added for a model that has none.
   void add_window(const ZippedRows& rows);
   // Global and local rows.

@@ -23,6 +23,7 @@ Json report_json(const ZipReport& report) {
       {"method", report.method},
       {"allocation", report.allocation},
       {"recon_attention", report.recon_attention},
+      {"schedule", report.schedule},
       {"chunk_tokens", report.chunk_tokens},
       {"row_type", report.row_type},
       {"context_tokens", report.context_tokens},

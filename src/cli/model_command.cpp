@@ -124,7 +124,30 @@ int run_fetch(const std::vector<std::string>& names, const OutputOptions& output
   return kExitOk;
 }
 
-std::string info_table(const ModelInfo& info) {
+constexpr double kUsualRatio = 0.3;
+
+// KV bytes (f16) of a context of n_tokens, whole and zipped; the prompt's head is not counted.
+struct ContextCost {
+  int64_t full = 0;
+  int64_t zipped = 0;
+
+  ContextCost(const ModelInfo& info, int64_t n_tokens) {
+    const int64_t window_rows = std::max<int64_t>(0, info.window - 1);
+    const int64_t window = n_tokens < window_rows ? info.kv_bytes_window / window_rows * n_tokens
+                                                  : info.kv_bytes_window;
+    const int64_t global = info.kv_bytes_per_token * n_tokens;
+    full = global + window;
+    zipped = static_cast<int64_t>(kUsualRatio * static_cast<double>(global)) + window;
+  }
+};
+
+std::string describe_layers(const ModelInfo& info) {
+  if (info.n_local_layer == 0) return fmt::format("{}, all global", info.n_layer);
+  return fmt::format("{}: {} global, {} with a sliding window of {} tokens", info.n_layer,
+                     info.n_layer - info.n_local_layer, info.n_local_layer, info.window);
+}
+
+std::string info_table(const ModelInfo& info, int64_t n_tokens) {
   auto row = [](const char* label, const std::string& value) {
     return fmt::format("  {:<14} {}\n", label, value);
   };
@@ -134,23 +157,38 @@ std::string info_table(const ModelInfo& info) {
   table += row("parameters", format_count(info.n_parameters));
   table += row("weights", info.weight_types);
   table += row("file", format_bytes(info.file_bytes));
-  table += row("layers", fmt::format("{}", info.n_layer));
+  table += row("layers", describe_layers(info));
   table += row("heads", fmt::format("{} query, {} key/value, {} wide", info.n_head, info.n_kv_head,
                                     info.head_dim));
   table += row("vocabulary", format_count(info.n_vocab));
   table += row("trained length", format_count(info.n_ctx_train) + " tokens");
-  table += row("KV cache", format_bytes(info.kv_bytes_per_token) + " a token");
+  const ContextCost cost(info, n_tokens);
+  table += row("KV cache",
+               format_bytes(info.kv_bytes_per_token) + " a token" +
+                   (info.n_local_layer == 0
+                        ? ""
+                        : fmt::format(", and {} of windows", format_bytes(info.kv_bytes_window))));
+  table += row("a context", fmt::format("of {} tokens: {} full, {} at 30%", format_count(n_tokens),
+                                        format_bytes(cost.full), format_bytes(cost.zipped)));
   table += row("chat template", info.has_chat_template ? "yes" : "no, prompts are plain text");
   table += row("fingerprint", info.fingerprint);
   return table;
 }
 
-int run_info(const std::optional<std::string>& given, const OutputOptions& output) {
+int run_info(const std::optional<std::string>& given, std::optional<int64_t> tokens,
+             const OutputOptions& output) {
   const Model model = load_model(model_path(given), {.repack = false});
+  const ModelInfo& info = model.info();
+  const int64_t n_tokens = tokens.value_or(info.n_ctx_train);
   if (output.json) {
-    print_json(model_json(model.info()));
+    const ContextCost cost(info, n_tokens);
+    Json json = model_json(info);
+    json.update(Json{{"context_tokens", n_tokens},
+                     {"kv_bytes_full", cost.full},
+                     {"kv_bytes_at_30_percent", cost.zipped}});
+    print_json(json);
   } else {
-    print_out(info_table(model.info()));
+    print_out(info_table(info, n_tokens));
   }
   return kExitOk;
 }
@@ -159,6 +197,7 @@ struct ModelCommandFlags {
   OutputOptions output;
   std::vector<std::string> names;
   std::optional<std::string> model;
+  std::optional<int64_t> tokens;
 };
 
 }  // namespace
@@ -182,13 +221,17 @@ Run add_model(CLI::App& app) {
       *info, "MODEL", [f = flags.get()](std::string model) { f->model = std::move(model); },
       "A GGUF file or a name from `ctxzip model list` (default: the default)")
       ->type_name("");
+  info->add_option("--tokens", flags->tokens,
+                   "Length of the context whose cost is shown (default: the trained length)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->type_name("N");
   add_output_options(*info, flags->output);
-  info->footer("Examples:\n  ctxzip model info\n  ctxzip model info some/model.gguf --json");
+  info->footer("Examples:\n  ctxzip model info\n  ctxzip model info some/model.gguf --tokens 8000");
 
   app.footer("Examples:\n  ctxzip model list\n  ctxzip model fetch smollm2-135m");
   return [=] {
     if (list->parsed()) return run_list(flags->output);
-    if (info->parsed()) return run_info(flags->model, flags->output);
+    if (info->parsed()) return run_info(flags->model, flags->tokens, flags->output);
     if (flags->names.empty()) flags->names = {std::string(default_model().name)};
     return run_fetch(flags->names, flags->output);
   };

@@ -67,6 +67,11 @@ void add_method_flags(CLI::App& app, ZipOptions& zip) {
       [&](Allocation allocation) { zip.allocation = allocation; },
       "Who shares the budget: all heads, the heads of a layer, nobody (default: global)")
       ->group(kGroup);
+  add_choice<Schedule>(
+      app, "--schedule", {{"two-pass", Schedule::kTwoPass}, {"streaming", Schedule::kStreaming}},
+      [&](Schedule schedule) { zip.schedule = schedule; },
+      "Score the whole text at the end, or cut it chunk by chunk (default: two-pass)")
+      ->group(kGroup);
   add_choice<ReconAttention>(
       app, "--recon-attention",
       {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},

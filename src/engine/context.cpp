@@ -54,6 +54,7 @@ ZipReport describe_context(const CtzMeta& meta, const ContextRows& rows) {
   report.method = meta.method;
   report.allocation = meta.allocation;
   report.recon_attention = meta.recon_attention;
+  report.schedule = meta.schedule;
   report.chunk_tokens = meta.chunk_tokens;
   report.row_type = row_type_name(global.shape.row_type);
   report.delta_nll = meta.delta_nll;

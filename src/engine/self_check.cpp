@@ -24,7 +24,7 @@ double token_nll(std::span<const float> logits, Token token) {
 Probe repeat_probe(const RepeatPrompts& prompts, const std::vector<Token>& context, int64_t begin) {
   const int64_t end = std::min(static_cast<int64_t>(context.size()), begin + kProbeTokens);
   ReconstructionPass pass = reconstruction_pass(prompts, context, begin, end);
-  return {.input = std::move(pass.input), .first_scored = pass.n_prompt};
+  return {.input = std::move(pass.input), .first_scored = pass.n_prompt, .end = end};
 }
 
 bool ends_sentence(const std::string& piece) {
@@ -42,7 +42,7 @@ std::optional<Probe> cloze_probe(const Tokenizer& tokenizer, const PromptLayout&
     const int64_t length = at + 1 - start;
     if (start >= 0 && length >= kShortestSentence && length <= kProbeTokens) {
       const auto middle = context.begin() + start + length / 2;
-      Probe probe{.input = cloze_prompt(tokenizer), .first_scored = 0};
+      Probe probe{.input = cloze_prompt(tokenizer), .first_scored = 0, .end = at + 1};
       probe.input.insert(probe.input.end(), context.begin() + start, middle);
       probe.input.insert(probe.input.end(), layout.turn.begin(), layout.turn.end());
       probe.first_scored = static_cast<int64_t>(probe.input.size());
@@ -83,9 +83,8 @@ SelfCheckProbes self_check_probes(const Tokenizer& tokenizer, const PromptLayout
   return probes;
 }
 
-double mean_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
-                int64_t first_position, const std::vector<Probe>& probes,
-                const CancelToken* cancel) {
+NllSum sum_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
+               int64_t first_position, std::span<const Probe> probes, const CancelToken* cancel) {
   size_t longest = 1;
   for (const Probe& probe : probes) longest = std::max(longest, probe.input.size());
   DenseCache own(one_layer_shape(model), static_cast<int64_t>(longest));
@@ -93,8 +92,7 @@ double mean_nll(const detail::ModelState& model, GraphRunner& runner, const Segm
   attention.set_target({.global = {&own, 0}, .local = {&own, 0}, .one_layer = true});
 
   const size_t n_vocab = static_cast<size_t>(model.hp.n_vocab);
-  double sum = 0;
-  int64_t n_scored = 0;
+  NllSum sum;
   for (const Probe& probe : probes) {
     // Token t is predicted by the logits of token t - 1.
     const int64_t first = std::max<int64_t>(1, probe.first_scored);
@@ -105,19 +103,20 @@ double mean_nll(const detail::ModelState& model, GraphRunner& runner, const Segm
         runner.run({probe.input, first_position, rows}, attention, 0, {.cancel = cancel});
     for (size_t row = 0; row < rows.size(); ++row) {
       const Token next = probe.input[static_cast<size_t>(first) + row];
-      sum += token_nll(logits.subspan(row * n_vocab, n_vocab), next);
+      sum.nats += token_nll(logits.subspan(row * n_vocab, n_vocab), next);
     }
-    n_scored += static_cast<int64_t>(rows.size());
+    sum.n_tokens += static_cast<int64_t>(rows.size());
   }
-  return n_scored == 0 ? 0 : sum / static_cast<double>(n_scored);
+  return sum;
 }
 
 SelfCheck run_self_check(const detail::ModelState& model, GraphRunner& runner,
                          const SegmentTable& past, int64_t first_position,
                          const SelfCheckProbes& probes, const CancelToken* cancel) {
-  return {.reconstruction =
-              mean_nll(model, runner, past, first_position, probes.reconstruction, cancel),
-          .held_out = mean_nll(model, runner, past, first_position, probes.held_out, cancel)};
+  const auto mean = [&](const std::vector<Probe>& list) {
+    return sum_nll(model, runner, past, first_position, list, cancel).mean();
+  };
+  return {.reconstruction = mean(probes.reconstruction), .held_out = mean(probes.held_out)};
 }
 
 }  // namespace ctxzip

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "attention/segment_table.h"
@@ -16,6 +17,7 @@ namespace ctxzip {
 struct Probe {
   std::vector<Token> input;
   int64_t first_scored = 0;
+  int64_t end = 0;  // of the part of the context that it asks for
 };
 
 constexpr int64_t kProbeTokens = 64;
@@ -34,12 +36,23 @@ struct SelfCheckProbes {
 SelfCheckProbes self_check_probes(const Tokenizer& tokenizer, const PromptLayout& layout,
                                   const std::vector<Token>& context);
 
-// Mean negative log-likelihood of the scored tokens, nats per token. `past` is what the model
-// remembers; passes start at `first_position`. 0 probes give 0.
-double mean_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
-                int64_t first_position, const std::vector<Probe>& probes,
-                const CancelToken* cancel);
+// Negative log-likelihood of scored tokens.
+struct NllSum {
+  double nats = 0;
+  int64_t n_tokens = 0;
 
+  double mean() const { return n_tokens == 0 ? 0 : nats / static_cast<double>(n_tokens); }
+  void add(const NllSum& other) {
+    nats += other.nats;
+    n_tokens += other.n_tokens;
+  }
+};
+
+// `past` is what the model remembers; passes start at `first_position`.
+NllSum sum_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
+               int64_t first_position, std::span<const Probe> probes, const CancelToken* cancel);
+
+// Means, nats per token.
 struct SelfCheck {
   double reconstruction = 0;
   double held_out = 0;

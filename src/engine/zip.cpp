@@ -4,6 +4,7 @@
 
 #include "core/fail.h"
 #include "engine/prompts.h"
+#include "engine/stream_zip.h"
 #include "engine/zipper.h"
 #include "select/select.h"
 
@@ -47,6 +48,9 @@ ZipEstimate estimate_zip(const Model& model, std::string_view text, const ZipOpt
 }
 
 Context zip(const Model& model, std::string_view text, const ZipOptions& options) {
+  if (options.schedule == Schedule::kStreaming) {
+    return StreamZipper(model, plan_zip(*model.state(), text, options), options).run();
+  }
   Zipper zipper(model, plan_zip(*model.state(), text, options), options);
   zipper.prefill();
   KeepSet kept = zipper.select(options.method, options.budget, options.allocation);

@@ -1,9 +1,10 @@
+#include "engine/zip_plan.h"
+
 #include <algorithm>
 
 #include "core/fail.h"
 #include "engine/document_text.h"
 #include "engine/prompts.h"
-#include "engine/zipper.h"
 
 namespace ctxzip {
 namespace {
@@ -29,6 +30,10 @@ void check_options(const ZipOptions& options) {
   if (budget.quality && !(*budget.quality >= 0 && *budget.quality <= 100)) {
     fail(ErrorKind::kInvalidArgument, "a quality of {}: expected 0 to 100 nats per token",
          *budget.quality);
+  }
+  if (budget.quality && options.schedule == Schedule::kStreaming) {
+    fail(ErrorKind::kInvalidArgument,
+         "a quality budget is searched over the whole cache: it needs the two-pass schedule");
   }
   if (options.chunk_tokens < 1 || options.batch_tokens < 1) {
     fail(ErrorKind::kInvalidArgument, "chunks of {} and batches of {} tokens: expected at least 1",

@@ -1,11 +1,9 @@
 #include "engine/zipper.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "core/fail.h"
-#include "core/memory.h"
 #include "engine/prompts.h"
 #include "score/kvzip.h"
 #include "score/random.h"
@@ -15,34 +13,6 @@ namespace ctxzip {
 namespace {
 
 constexpr int kQualitySteps = 7;  // of a bisection over the share kept: within 1%
-
-// Adds the time until it ends to `seconds`.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds)
-      : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point start_;
-};
-
-const char* name_of(Method method) { return method == Method::kKvzip ? "kvzip" : "random"; }
-
-const char* name_of(Allocation allocation) {
-  return allocation == Allocation::kGlobal  ? "global"
-         : allocation == Allocation::kLayer ? "layer"
-                                            : "uniform";
-}
-
-const char* name_of(ReconAttention attention) {
-  return attention == ReconAttention::kFull ? "full" : "local";
-}
 
 }  // namespace
 
@@ -65,7 +35,7 @@ void Zipper::report_progress(Stage stage, int64_t done, int64_t total) const {
 }
 
 void Zipper::prefill() {
-  const Stopwatch watch(prefill_s_);
+  const Stopwatch watch(seconds_.prefill);
   std::vector<Token> tokens = plan_.layout.prefix;
   tokens.insert(tokens.end(), plan_.context.begin(), plan_.context.end());
   const int64_t n_tokens = static_cast<int64_t>(tokens.size());
@@ -92,7 +62,7 @@ const Scores& Zipper::scores(Method method) {
   CHECK(full_.n_rows() == plan_.n_positions());
   const auto found = scores_.find(method);
   if (found != scores_.end()) return found->second;
-  const Stopwatch watch(score_s_);
+  const Stopwatch watch(seconds_.score);
   const KvShape& shape = full_.shape();
   Scores scores;
   if (method == Method::kRandom) {
@@ -136,7 +106,7 @@ const ZippedRows& Zipper::frozen_window() {
 
 const SelfCheck& Zipper::full_check() {
   if (!full_check_) {
-    const Stopwatch watch(check_s_);
+    const Stopwatch watch(seconds_.check);
     SegmentTable all = segment_table(state());
     all.add(full_, 0, full_.n_rows());
     all.add_window(frozen_window());
@@ -169,7 +139,7 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
   int64_t high = total;  // enough: nothing is lost
   KeepSet best = keep_all(all_scores.n_layer, all_scores.n_kv_head, all_scores.n_context);
   for (int step = 0; step < kQualitySteps; ++step) {
-    const Stopwatch watch(check_s_);
+    const Stopwatch watch(seconds_.check);
     report_progress(Stage::kCheck, step, kQualitySteps);
     // Sizes of interest span orders of magnitude: halve the ratio first, then narrow down.
     const int64_t middle = low == 0 ? high / 2 : low + (high - low) / 2;
@@ -177,8 +147,9 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
     SegmentTable kept = segment_table(state());
     kept.add(full_, plan_.n_prefix(), candidate);
     kept.add_window(frozen_window());
-    const double nll = mean_nll(state(), *runner_, kept, plan_.n_positions(),
-                                probes_.reconstruction, options_.cancel);
+    const double nll = sum_nll(state(), *runner_, kept, plan_.n_positions(), probes_.reconstruction,
+                               options_.cancel)
+                           .mean();
     if (nll - base <= bound) {
       high = middle;
       best = std::move(candidate);
@@ -193,44 +164,27 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
 Context Zipper::finish(Method method, Allocation allocation, ZippedRows kept) {
   ContextRows rows{
       .layers = state().hp.layers, .global = std::move(kept), .local = frozen_window()};
-  CtzMeta meta;
-  meta.model = state().fingerprint;
-  meta.model_name = state().info.name;
-  meta.prefix_tokens = plan_.layout.prefix;
-  meta.context_tokens = plan_.context;
-  meta.question_tokens = plan_.layout.question;
-  meta.turn_tokens = plan_.layout.turn;
-  meta.next_turn_tokens = plan_.layout.next_turn;
-  meta.templated = plan_.layout.templated;
-  meta.method = name_of(method);
-  meta.allocation = name_of(allocation);
-  meta.recon_attention = name_of(options_.recon_attention);
-  meta.chunk_tokens = plan_.chunk_tokens;
-  meta.seed = options_.seed;
+  std::optional<SelfCheck> loss;
   if (!probes_.empty()) {
-    const Stopwatch watch(check_s_);
+    const Stopwatch watch(seconds_.check);
     SegmentTable all = segment_table(state());
     all.add(rows);
     const SelfCheck check =
         run_self_check(state(), *runner_, all, plan_.n_positions(), probes_, options_.cancel);
-    meta.delta_nll = check.reconstruction - full_check_->reconstruction;
-    meta.delta_nll_probe = check.held_out - full_check_->held_out;
+    loss = SelfCheck{.reconstruction = check.reconstruction - full_check_->reconstruction,
+                     .held_out = check.held_out - full_check_->held_out};
   }
-  ZipReport report = describe_context(meta, rows);
-  report.prefill_s = prefill_s_;
-  report.score_s = score_s_;
-  report.check_s = check_s_;
-  report.compact_s = compact_s_;
-  report.peak_rss_bytes = resident_memory().peak_bytes;
-  return Context(std::make_shared<const detail::ContextState>(
-      detail::ContextState{model_, std::move(meta), std::move(rows), report}));
+  ZipOptions used = options_;
+  used.method = method;
+  used.allocation = allocation;
+  return make_context(model_, plan_, used, std::move(rows), loss, seconds_);
 }
 
 Context Zipper::take(Method method, Allocation allocation, KeepSet kept) {
   if (!probes_.empty()) full_check();
   ZippedRows rows;
   {
-    const Stopwatch watch(compact_s_);
+    const Stopwatch watch(seconds_.compact);
     report_progress(Stage::kCompact, 0, 1);
     rows = compact(full_, plan_.n_prefix(), std::move(kept));
     report_progress(Stage::kCompact, 1, 1);
@@ -242,7 +196,7 @@ Context Zipper::copy(Method method, Allocation allocation, const KeepSet& kept) 
   if (!probes_.empty()) full_check();
   ZippedRows rows;
   {
-    const Stopwatch watch(compact_s_);
+    const Stopwatch watch(seconds_.compact);
     rows = compact_copy(full_, plan_.n_prefix(), kept);
   }
   return finish(method, allocation, std::move(rows));

@@ -12,33 +12,14 @@
 #include "cache/dense_cache.h"
 #include "ctxzip/zip.h"
 #include "engine/context_state.h"
+#include "engine/finish.h"
 #include "engine/graph_runner.h"
 #include "engine/self_check.h"
+#include "engine/zip_plan.h"
 #include "score/kvzip.h"
 #include "score/scores.h"
 
 namespace ctxzip {
-
-// A tokenised document with its prompt layout, and how it will be scored.
-struct ZipPlan {
-  PromptLayout layout;
-  std::vector<Token> context;
-  int64_t chunk_tokens = 0;  // may be shorter than asked, to fit the trained length
-  bool too_short = false;    // kept whole: there is nothing to gain
-
-  int64_t n_prefix() const { return static_cast<int64_t>(layout.prefix.size()); }
-  int64_t n_context() const { return static_cast<int64_t>(context.size()); }
-  int64_t n_positions() const { return n_prefix() + n_context(); }
-};
-
-// Contexts below this are kept whole.
-constexpr int64_t kShortestCompressed = 32;
-
-// Throws Error: kInvalidArgument (options, empty text), kTooLong.
-ZipPlan plan_zip(const detail::ModelState& model, std::string_view text, const ZipOptions& options);
-// For token ids that need no tokenizer.
-ZipPlan plan_zip(const detail::ModelState& model, PromptLayout layout, std::vector<Token> context,
-                 const ZipOptions& options);
 
 // Not thread-safe. Throws Error{kCancelled, kOutOfMemory} from every step.
 class Zipper {
@@ -59,9 +40,7 @@ class Zipper {
   const ZipPlan& plan() const { return plan_; }
   // Everything that was prefilled; valid until take().
   FullRows full_rows() { return {state().hp.layers, full_, frozen_window(), plan_.n_prefix()}; }
-  double prefill_seconds() const { return prefill_s_; }
-  double score_seconds() const { return score_s_; }
-  double compact_seconds() const { return compact_s_; }
+  const StageSeconds& seconds() const { return seconds_; }
 
  private:
   const detail::ModelState& state() const { return *model_.state(); }
@@ -83,10 +62,7 @@ class Zipper {
   std::map<Method, Scores> scores_;
   SelfCheckProbes probes_;
   std::optional<SelfCheck> full_check_;
-  double prefill_s_ = 0;
-  double score_s_ = 0;
-  double check_s_ = 0;
-  double compact_s_ = 0;
+  StageSeconds seconds_;
 };
 
 }  // namespace ctxzip

@@ -197,9 +197,9 @@ KeepSet ContextRun::select(const Variant& variant) {
   }
   const Method method = *variant.method->scores;
   if (!score_s_.contains(method) && !zipper_.plan().too_short) {
-    const double before = zipper_.score_seconds();
+    const double before = zipper_.seconds().score;
     zipper_.scores(method);
-    score_s_[method] = zipper_.score_seconds() - before;
+    score_s_[method] = zipper_.seconds().score - before;
   }
   Budget budget;
   budget.ratio = variant.ratio;
@@ -210,7 +210,7 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
                          std::vector<AnswerRecord>& all) {
   const KeepSet kept = select(variant);
   const Method method = variant.method->scores.value_or(Method::kKvzip);
-  const double compact_before = zipper_.compact_seconds();
+  const double compact_before = zipper_.seconds().compact;
   const Context zipped = zipper_.copy(method, run_.options.allocation, kept);
   const ZipReport& report = zipped.report();
   AnswerRecord record{
@@ -220,9 +220,9 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
       .pairs_total = report.pairs_total,
       .kv_bytes = report.kv_bytes_kept,
       .kv_bytes_full = report.kv_bytes_full};
-  record.times.prefill_s = zipper_.prefill_seconds();
+  record.times.prefill_s = zipper_.seconds().prefill;
   record.times.score_s = variant.method->scores ? score_s_[method] : 0;
-  record.times.compact_s = zipper_.compact_seconds() - compact_before;
+  record.times.compact_s = zipper_.seconds().compact - compact_before;
   record.times.n_threads = model_.state()->options.n_threads;
   AskOptions ask;
   ask.max_tokens = run_.options.max_tokens;

@@ -34,6 +34,7 @@ struct CtzMeta {
   std::string method;
   std::string allocation;
   std::string recon_attention;
+  std::string schedule = "two-pass";  // since version 2
   int64_t chunk_tokens = 0;
   uint64_t seed = 0;
   std::optional<double> delta_nll;

@@ -31,6 +31,7 @@ inline constexpr char kKeyTemplated[] = "ctxzip.templated";
 inline constexpr char kKeyMethod[] = "ctxzip.method";
 inline constexpr char kKeyAllocation[] = "ctxzip.allocation";
 inline constexpr char kKeyReconAttention[] = "ctxzip.recon_attention";
+inline constexpr char kKeySchedule[] = "ctxzip.schedule";
 inline constexpr char kKeyChunkTokens[] = "ctxzip.chunk_tokens";
 inline constexpr char kKeySeed[] = "ctxzip.seed";
 inline constexpr char kKeyDeltaNll[] = "ctxzip.delta_nll";

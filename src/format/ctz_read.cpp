@@ -168,6 +168,7 @@ CtzMeta read_meta(const Source& source) {
   meta.method = source.get<std::string>(kKeyMethod);
   meta.allocation = source.get<std::string>(kKeyAllocation);
   meta.recon_attention = source.get<std::string>(kKeyReconAttention);
+  if (version >= 2) meta.schedule = source.get<std::string>(kKeySchedule);
   meta.chunk_tokens = source.get<int64_t>(kKeyChunkTokens);
   if (meta.chunk_tokens < 0) {
     source.corrupt("{} is {}, expected 0 or more", kKeyChunkTokens, meta.chunk_tokens);

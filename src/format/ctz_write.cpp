@@ -149,6 +149,7 @@ void set_keys(KeyWriter& keys, const CtzMeta& meta, const ContextRows& rows) {
   keys.set(kKeyMethod, meta.method);
   keys.set(kKeyAllocation, meta.allocation);
   keys.set(kKeyReconAttention, meta.recon_attention);
+  keys.set(kKeySchedule, meta.schedule);
   keys.set(kKeyChunkTokens, meta.chunk_tokens);
   keys.set(kKeySeed, meta.seed);
   keys.set(kKeyDeltaNll, meta.delta_nll);

@@ -16,14 +16,12 @@
 #include <cstddef>
 
 #include "kernels/attention_codes-inl.h"
-#include "kernels/attention_math-inl.h"
+#include "kernels/panel_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ctxzip {
 namespace HWY_NAMESPACE {
 
-constexpr int64_t kPanelQueries = kManyRegisters ? 12 : 6;
-constexpr int64_t kPanelCols = 2 * lanes_of<FloatTag>();
 constexpr int64_t kBlockRows = 64;
 // Panels whose scores are held at once.
 constexpr int64_t kStripPanels = 4;
@@ -65,25 +63,6 @@ struct TileScratch {
     bytes = static_cast<size_t>(used) * sizeof(float);
   }
 };
-
-using TileAccumulators = hn::Vec<FloatTag>[kPanelQueries][2];
-
-// acc[m][.] += sum over n of left[n * left_step + m * left_stride] * right[n][.].
-HWY_INLINE void multiply_panels(const float* left, int64_t left_step, int64_t left_stride,
-                                const float* right, int64_t n, TileAccumulators& acc) {
-  const FloatTag d;
-  for (int64_t at = 0; at < n; ++at) {
-    const auto right0 = hn::Load(d, right);
-    const auto right1 = hn::Load(d, right + kPanelCols / 2);
-    for (int64_t m = 0; m < kPanelQueries; ++m) {
-      const auto value = hn::Set(d, left[m * left_stride]);
-      acc[m][0] = hn::MulAdd(right0, value, acc[m][0]);
-      acc[m][1] = hn::MulAdd(right1, value, acc[m][1]);
-    }
-    left += left_step;
-    right += kPanelCols;
-  }
-}
 
 // acc[m][col] = scaled q_m * k_col for one query panel and one column panel.
 HWY_INLINE void score_panel(const float* q, const float* k, int64_t head_dim,

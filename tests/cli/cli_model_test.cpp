@@ -174,7 +174,7 @@ TEST_F(CliModel, InspectNeedsNoModel) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const json info = json::parse(result.out);
   const json zip = json::parse(zipped_.out);
-  EXPECT_EQ(info["heads"]["kept"].size(), info["heads"]["n_layer"]);
+  EXPECT_EQ(info["heads"]["kept"].size(), info["heads"]["layers"].size());
   for (const char* field : {"pairs_kept", "kv_bytes_kept", "model_fingerprint", "delta_nll"}) {
     EXPECT_EQ(info[field], zip[field]) << field;
   }

@@ -197,8 +197,8 @@ double reconstruction_nll(Zipper& zipper, const Model& model, const KeepSet& kep
   past.add(zipper.full_rows().global, zipper.plan().n_prefix(), kept);
   const RepeatPrompts prompts = repeat_prompts(state.tokenizer, zipper.plan().layout);
   ReconstructionPass pass = reconstruction_pass(prompts, zipper.plan().context, 0, n);
-  return mean_nll(state, runner, past, zipper.plan().n_positions(), {{pass.input, pass.n_prompt}},
-                  nullptr);
+  const Probe probe = {.input = pass.input, .first_scored = pass.n_prompt, .end = n};
+  return sum_nll(state, runner, past, zipper.plan().n_positions(), {&probe, 1}, nullptr).mean();
 }
 
 TEST(Compression, LosesLittleWhereRandomLosesAll) {

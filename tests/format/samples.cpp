@@ -58,6 +58,7 @@ CtzMeta make_meta(const SampleOptions& options, Random& random) {
   meta.method = "kvzip";
   meta.allocation = "global";
   meta.recon_attention = "full";
+  meta.schedule = "streaming";
   meta.chunk_tokens = 2048;
   meta.seed = 7;
   meta.delta_nll = -0.004;
@@ -151,6 +152,7 @@ void expect_same(const Sample& expected, const CtzFile& found) {
   EXPECT_EQ(a.method, b.method);
   EXPECT_EQ(a.allocation, b.allocation);
   EXPECT_EQ(a.recon_attention, b.recon_attention);
+  EXPECT_EQ(a.schedule, b.schedule);
   EXPECT_EQ(a.chunk_tokens, b.chunk_tokens);
   EXPECT_EQ(a.seed, b.seed);
   EXPECT_EQ(a.delta_nll, b.delta_nll);

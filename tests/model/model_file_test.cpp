@@ -133,6 +133,54 @@ TEST(ModelFile, UnsupportedFeaturesAreNamed) {
       ErrorKind::kUnsupported, "rope");
 }
 
+TEST(ModelFile, UnsupportedVariantsAreNamed) {
+  const auto number = [](const char* key, uint32_t value) {
+    return [=](gguf_context* gguf) { gguf_set_val_u32(gguf, key, value); };
+  };
+  for (const char* architecture : {"llama", "qwen2", "qwen3", "gemma3", "smollm3"}) {
+    const std::string key = std::string(architecture) + ".expert_count";
+    expect(refused({.architecture = architecture, .edit = number(key.c_str(), 4)}),
+           ErrorKind::kUnsupported, std::string("architecture '") + architecture + "'");
+  }
+  expect(refused({.architecture = "gemma3", .window = 16, .pattern = 0}), ErrorKind::kUnsupported,
+         "nothing to evict");
+  expect(refused({.architecture = "qwen3moe", .edit = number("qwen3moe.expert_used_count", 9)}),
+         ErrorKind::kCorruptFile, "expert_used_count");
+  expect(refused({.architecture = "qwen3moe", .edit = number("qwen3moe.expert_group_count", 2)}),
+         ErrorKind::kUnsupported, "grouped experts");
+  expect(refused({.architecture = "qwen3", .without_tensor = "blk.0.attn_k_norm.weight"}),
+         ErrorKind::kCorruptFile, "attn_k_norm");
+  const auto short_pattern = [](gguf_context* gguf) {
+    const bool local[] = {true, false};
+    gguf_set_arr_data(gguf, "gemma3.attention.sliding_window_pattern", GGUF_TYPE_BOOL, local, 2);
+  };
+  expect(refused({.architecture = "gemma3", .window = 16, .edit = short_pattern}),
+         ErrorKind::kCorruptFile, "2 entries for 3 layers");
+}
+
+// Qwen2.5's million-token variants: dual-chunk attention is theirs to add, the file is plain.
+TEST(ModelFile, LongContextVariantsLoad) {
+  const auto edit = [](gguf_context* gguf) {
+    gguf_set_val_u32(gguf, "qwen2.context_length", 1010000);
+    gguf_set_val_f32(gguf, "qwen2.rope.freq_base", 1e7f);
+  };
+  const std::string path = temp_path("million.gguf");
+  write_tiny_model({.architecture = "qwen2", .edit = edit}, path);
+  EXPECT_EQ(Model::load(path).info().n_ctx_train, 1010000);
+}
+
+TEST(ModelFile, AWindowPatternMayBeAnArray) {
+  const auto edit = [](gguf_context* gguf) {
+    const bool local[] = {false, true, true};
+    gguf_set_arr_data(gguf, "gemma3.attention.sliding_window_pattern", GGUF_TYPE_BOOL, local, 3);
+  };
+  const std::string path = temp_path("pattern.gguf");
+  write_tiny_model({.architecture = "gemma3", .window = 16, .edit = edit}, path);
+  const Model model = Model::load(path);
+  EXPECT_EQ(model.state()->hp.layers.kinds(), "gll");
+  EXPECT_EQ(model.info().n_local_layer, 2);
+}
+
 TEST(ModelFile, BadMetadataIsNamed) {
   expect(refused({.edit = [](gguf_context* g) { gguf_remove_key(g, "llama.block_count"); }}),
          ErrorKind::kCorruptFile, "block_count");

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <random>
 #include <vector>
@@ -169,7 +168,11 @@ void write_tiny_model(const TinyModel& model, const std::string& path) {
   CHECK(gguf_write_to_file(writer.gguf(), path.c_str(), false));
 }
 
-void dequantise_model(const std::string& from, const std::string& to) {
+namespace {
+
+// Writes `from` with its metadata edited and, if asked for, quantised tensors as f32.
+void copy_model(const std::string& from, const std::string& to, bool dequantise,
+                const std::function<void(gguf_context*)>& edit) {
   ggml_context* raw = nullptr;
   const std::unique_ptr<gguf_context, decltype(&gguf_free)> source(
       gguf_init_from_file(from.c_str(), {.no_alloc = false, .ctx = &raw}), &gguf_free);
@@ -178,20 +181,31 @@ void dequantise_model(const std::string& from, const std::string& to) {
   const std::unique_ptr<gguf_context, decltype(&gguf_free)> target(gguf_init_empty(), &gguf_free);
   gguf_set_kv(target.get(), source.get());
   const ggml_context_ptr floats(
-      ggml_init({.mem_size = size_t{1} << 30, .mem_buffer = nullptr, .no_alloc = false}));
+      ggml_init({.mem_size = size_t{2} << 30, .mem_buffer = nullptr, .no_alloc = false}));
   for (int64_t id = 0; id < gguf_get_n_tensors(source.get()); ++id) {
     ggml_tensor* tensor = ggml_get_tensor(weights.get(), gguf_get_tensor_name(source.get(), id));
-    ggml_tensor* copy = ggml_new_tensor(floats.get(), GGML_TYPE_F32, GGML_MAX_DIMS, tensor->ne);
-    ggml_set_name(copy, tensor->name);
-    if (tensor->type == GGML_TYPE_F32) {
-      std::memcpy(copy->data, tensor->data, ggml_nbytes(tensor));
-    } else {
+    if (dequantise && tensor->type != GGML_TYPE_F32) {
+      ggml_tensor* copy = ggml_new_tensor(floats.get(), GGML_TYPE_F32, GGML_MAX_DIMS, tensor->ne);
+      ggml_set_name(copy, tensor->name);
       ggml_get_type_traits(tensor->type)
           ->to_float(tensor->data, static_cast<float*>(copy->data), ggml_nelements(tensor));
+      tensor = copy;
     }
-    gguf_add_tensor(target.get(), copy);
+    gguf_add_tensor(target.get(), tensor);
   }
+  if (edit) edit(target.get());
   CHECK(gguf_write_to_file(target.get(), to.c_str(), false));
+}
+
+}  // namespace
+
+void dequantise_model(const std::string& from, const std::string& to) {
+  copy_model(from, to, true, {});
+}
+
+void edit_model(const std::string& from, const std::string& to,
+                const std::function<void(gguf_context*)>& edit) {
+  copy_model(from, to, false, edit);
 }
 
 std::string temp_path(const std::string& name) {

@@ -45,6 +45,10 @@ void write_tiny_model(const TinyModel& model, const std::string& path);
 // Writes `from` with every quantised tensor as f32.
 void dequantise_model(const std::string& from, const std::string& to);
 
+// Writes `from` with other metadata.
+void edit_model(const std::string& from, const std::string& to,
+                const std::function<void(gguf_context*)>& edit);
+
 // A folder of this test process, removed at exit.
 std::string temp_path(const std::string& name);
 

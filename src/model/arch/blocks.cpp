@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "model/product.h"
+
 namespace ctxzip::arch {
 namespace {
 
@@ -78,7 +80,7 @@ ggml_tensor* rms_norm(const GraphScope& scope, ggml_tensor* x, const std::string
 }
 
 ggml_tensor* linear(const GraphScope& scope, ggml_tensor* x, const std::string& stem) {
-  ggml_tensor* y = ggml_mul_mat(scope.context, scope.weights.get(stem + ".weight"), x);
+  ggml_tensor* y = matrix_product(scope.context, scope.weights.get(stem + ".weight"), x);
   ggml_tensor* bias = scope.weights.get(stem + ".bias");
   return bias != nullptr ? ggml_add(scope.context, y, bias) : y;
 }

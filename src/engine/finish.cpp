@@ -1,0 +1,74 @@
+#include "engine/finish.h"
+
+#include "core/fail.h"
+#include "core/memory.h"
+
+namespace ctxzip {
+namespace {
+
+// Loss in nats per token from which answers suffer: random eviction's is far above, KVzip's below.
+constexpr double kMuchLost = 0.2;
+
+const char* name_of(Method method) { return method == Method::kKvzip ? "kvzip" : "random"; }
+
+const char* name_of(Allocation allocation) {
+  return allocation == Allocation::kGlobal  ? "global"
+         : allocation == Allocation::kLayer ? "layer"
+                                            : "uniform";
+}
+
+const char* name_of(ReconAttention attention) {
+  return attention == ReconAttention::kFull ? "full" : "local";
+}
+
+const char* name_of(Schedule schedule) {
+  return schedule == Schedule::kTwoPass ? "two-pass" : "streaming";
+}
+
+CtzMeta describe(const detail::ModelState& model, const ZipPlan& plan, const ZipOptions& options) {
+  CtzMeta meta;
+  meta.model = model.fingerprint;
+  meta.model_name = model.info.name;
+  meta.prefix_tokens = plan.layout.prefix;
+  meta.context_tokens = plan.context;
+  meta.question_tokens = plan.layout.question;
+  meta.turn_tokens = plan.layout.turn;
+  meta.next_turn_tokens = plan.layout.next_turn;
+  meta.templated = plan.layout.templated;
+  meta.method = name_of(options.method);
+  meta.allocation = name_of(options.allocation);
+  meta.recon_attention = name_of(options.recon_attention);
+  meta.schedule = name_of(options.schedule);
+  meta.chunk_tokens = plan.chunk_tokens;
+  meta.seed = options.seed;
+  return meta;
+}
+
+}  // namespace
+
+Context make_context(const Model& model, const ZipPlan& plan, const ZipOptions& options,
+                     ContextRows rows, const std::optional<SelfCheck>& loss,
+                     const StageSeconds& seconds) {
+  CtzMeta meta = describe(*model.state(), plan, options);
+  if (loss) {
+    meta.delta_nll = loss->reconstruction;
+    meta.delta_nll_probe = loss->held_out;
+  }
+  if (meta.delta_nll.value_or(0) > kMuchLost && options.notice) {
+    options.notice(
+        LogLevel::kWarning,
+        fmt::format("this budget loses much of the text ({:+.2f} nats/token): keep more, "
+                    "or name the loss that is allowed (quality budget)",
+                    *meta.delta_nll));
+  }
+  ZipReport report = describe_context(meta, rows);
+  report.prefill_s = seconds.prefill;
+  report.score_s = seconds.score;
+  report.check_s = seconds.check;
+  report.compact_s = seconds.compact;
+  report.peak_rss_bytes = resident_memory().peak_bytes;
+  return Context(std::make_shared<const detail::ContextState>(
+      detail::ContextState{model, std::move(meta), std::move(rows), report}));
+}
+
+}  // namespace ctxzip

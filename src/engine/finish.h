@@ -1,0 +1,41 @@
+// The last step of every schedule: rows, what is known of them, and how long it took.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "engine/context_state.h"
+#include "engine/self_check.h"
+#include "engine/zip_plan.h"
+
+namespace ctxzip {
+
+struct StageSeconds {
+  double prefill = 0;
+  double score = 0;
+  double check = 0;
+  double compact = 0;
+};
+
+// Adds the time until it ends to `seconds`.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& seconds)
+      : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// `loss`: change of the self-check's figures, where it ran. A large one is noticed.
+Context make_context(const Model& model, const ZipPlan& plan, const ZipOptions& options,
+                     ContextRows rows, const std::optional<SelfCheck>& loss,
+                     const StageSeconds& seconds);
+
+}  // namespace ctxzip

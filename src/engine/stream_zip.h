@@ -1,0 +1,64 @@
+// The streaming schedule: a text is prefilled, scored and cut chunk by chunk, so that neither time
+// nor memory grows faster than what is kept.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "attention/cache_attention.h"
+#include "cache/surviving_rows.h"
+#include "engine/finish.h"
+#include "engine/graph_runner.h"
+#include "engine/self_check.h"
+#include "engine/zip_plan.h"
+#include "score/kvzip.h"
+
+namespace ctxzip {
+
+// Not thread-safe. Throws Error{kCancelled, kOutOfMemory}.
+class StreamZipper {
+ public:
+  StreamZipper(const Model& model, ZipPlan plan, const ZipOptions& options);
+
+  // All of it, once.
+  Context run();
+
+  // The most bytes of K and V rows of global layers that were held at once.
+  int64_t peak_kv_bytes() const { return peak_kv_bytes_; }
+
+ private:
+  const detail::ModelState& state() const { return *model_.state(); }
+  // Where the chunk that starts at context position `begin` starts in its store.
+  int64_t first_row(int64_t begin) const { return begin == 0 ? plan_.n_prefix() : 0; }
+  void prefill(int64_t begin, int64_t end);
+  void score(int64_t begin, int64_t end);
+  void evict(int64_t begin, int64_t end);
+  // What sessions would see now, and before eviction all rows of the chunk.
+  SegmentTable rows_now(int64_t begin, bool with_chunk) const;
+  // Adds the losses of the probes that lie in the chunk.
+  struct Losses {
+    NllSum reconstruction;
+    NllSum held_out;
+  };
+  void check(int64_t begin, int64_t end, bool with_chunk, Losses& losses);
+  void report_progress(Stage stage, int64_t done) const;
+
+  Model model_;
+  ZipPlan plan_;
+  ZipOptions options_;
+  int64_t n_keep_ = 0;  // of all pairs, at the end
+  std::unique_ptr<GraphRunner> runner_;
+  RepeatPrompts prompts_;
+  DenseCache chunk_;   // global layers: the chunk's rows, after the prefix's in the first chunk
+  DenseCache window_;  // local layers
+  ZippedRows frozen_window_;
+  SurvivingRows survivors_;
+  Scores scores_;
+  SelfCheckProbes probes_;
+  Losses before_;  // with the chunk's rows all there
+  Losses after_;   // right after its eviction
+  StageSeconds seconds_;
+  int64_t peak_kv_bytes_ = 0;
+};
+
+}  // namespace ctxzip

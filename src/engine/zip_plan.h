@@ -1,0 +1,34 @@
+// What is settled before a zip computes anything.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ctxzip/zip.h"
+#include "model/model_state.h"
+
+namespace ctxzip {
+
+// A tokenised document with its prompt layout, and how it will be scored.
+struct ZipPlan {
+  PromptLayout layout;
+  std::vector<Token> context;
+  int64_t chunk_tokens = 0;  // may be shorter than asked, to fit the trained length
+  bool too_short = false;    // kept whole: there is nothing to gain
+
+  int64_t n_prefix() const { return static_cast<int64_t>(layout.prefix.size()); }
+  int64_t n_context() const { return static_cast<int64_t>(context.size()); }
+  int64_t n_positions() const { return n_prefix() + n_context(); }
+};
+
+// Contexts below this are kept whole.
+constexpr int64_t kShortestCompressed = 32;
+
+// Throws Error: kInvalidArgument (options, empty text), kTooLong.
+ZipPlan plan_zip(const detail::ModelState& model, std::string_view text, const ZipOptions& options);
+// For token ids that need no tokenizer.
+ZipPlan plan_zip(const detail::ModelState& model, PromptLayout layout, std::vector<Token> context,
+                 const ZipOptions& options);
+
+}  // namespace ctxzip
