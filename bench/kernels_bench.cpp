@@ -2,12 +2,16 @@
 //
 // Each line reports bytes of K and V rows read and floating-point operations of the two products
 // per second. `share` is the time that the slower of the two limits would take over the time taken.
+// Decode over quantised rows alternates with decode over f16 rows: `vs_f16` is the median of the
+// ratios of neighbouring times.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -15,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/quantised_rows.h"
 #include "kernels/attention.h"
 #include "kernels/half.h"
 #include "machine_probe.h"
@@ -26,7 +31,9 @@ constexpr uint32_t kSeed = 20250719;
 // More rows than any cache holds, so that decode reads memory as it does in a model.
 constexpr int64_t kWorkingSetBytes = int64_t{160} << 20;
 constexpr int64_t kTileTokens = 32;
-constexpr double kTolerance = 2e-4;
+constexpr float kTolerance = 2e-4f;
+// Decode over quantised rows rounds queries and weights; tests/kernels has the bounds.
+constexpr float kQuantisedTolerance = 1e-2f;
 
 MachineLimits limits;
 
@@ -34,36 +41,64 @@ struct Case {
   int64_t head_dim;
   int64_t group;
   int64_t n_rows;
+  RowType type = RowType::kF16;
 };
 
-// K and V of several heads with random contents, f16.
+// K and V of several heads with random contents. Quantised heads are copies of one.
 class Heads {
  public:
   Heads(const Case& shape, int64_t bytes) : shape_(shape) {
-    const int64_t head_floats = shape.head_dim * shape.n_rows;
-    n_heads_ = std::max<int64_t>(2, bytes / (4 * head_floats));
-    std::mt19937 random(kSeed);
-    std::normal_distribution<float> normal;
-    std::vector<float> values(1 << 16);
-    for (float& value : values) value = normal(random);
-    rows_.resize(static_cast<size_t>(2 * n_heads_ * head_floats));
-    for (size_t at = 0; at < rows_.size(); at += values.size()) {
-      const size_t n = std::min(values.size(), rows_.size() - at);
-      to_f16(values.data(), rows_.data() + at, static_cast<int64_t>(n));
+    const QuantisedLayout layout = {shape.type, shape.head_dim};
+    const int64_t dense_bytes = 2 * shape.head_dim * shape.n_rows;
+    const bool quantised = is_quantised(shape.type);
+    k_bytes_ = quantised ? layout.key_bytes(shape.n_rows) : dense_bytes;
+    v_bytes_ = quantised ? layout.value_bytes(shape.n_rows) : dense_bytes;
+    n_heads_ = std::max<int64_t>(2, bytes / pair_bytes());
+    rows_.resize(static_cast<size_t>(n_heads_ * pair_bytes()));
+    const int64_t n_random = quantised ? 1 : n_heads_;
+    std::vector<uint16_t> halves = random_halves(2 * n_random * shape.head_dim * shape.n_rows);
+    if (!quantised) {
+      std::memcpy(rows_.data(), halves.data(), rows_.size());
+      return;
+    }
+    const auto half = static_cast<int64_t>(halves.size()) / 2;
+    quantise_keys(layout, {RowType::kF16, halves.data(), shape.n_rows}, rows_.data());
+    quantise_values(layout, {RowType::kF16, halves.data() + half, shape.n_rows},
+                    rows_.data() + k_bytes_);
+    for (int64_t head = 1; head < n_heads_; ++head) {
+      std::copy_n(rows_.begin(), pair_bytes(), rows_.begin() + head * pair_bytes());
     }
   }
 
   int64_t size() const { return n_heads_; }
+  // Bytes of K and V of one head.
+  int64_t pair_bytes() const { return k_bytes_ + v_bytes_; }
   Segment segment(int64_t head) const {
-    const int64_t head_floats = shape_.head_dim * shape_.n_rows;
-    const uint16_t* k = rows_.data() + 2 * head * head_floats;
-    return {.k = k, .v = k + head_floats, .n_rows = shape_.n_rows};
+    const std::byte* k = rows_.data() + head * pair_bytes();
+    Segment segment = {.k = k, .v = k + k_bytes_, .n_rows = shape_.n_rows};
+    if (is_quantised(shape_.type)) segment.quantised = shape_.type;
+    return segment;
   }
 
  private:
+  static std::vector<uint16_t> random_halves(int64_t n) {
+    std::mt19937 random(kSeed);
+    std::normal_distribution<float> normal;
+    std::vector<float> values(1 << 16);
+    for (float& value : values) value = normal(random);
+    std::vector<uint16_t> halves(static_cast<size_t>(n));
+    for (size_t at = 0; at < halves.size(); at += values.size()) {
+      const size_t n_here = std::min(values.size(), halves.size() - at);
+      to_f16(values.data(), halves.data() + at, static_cast<int64_t>(n_here));
+    }
+    return halves;
+  }
+
   Case shape_;
+  int64_t k_bytes_ = 0;
+  int64_t v_bytes_ = 0;
   int64_t n_heads_ = 0;
-  std::vector<uint16_t> rows_;
+  std::vector<std::byte> rows_;
 };
 
 AttentionShape shape_of(const Case& c) {
@@ -101,9 +136,10 @@ void decode(const AttentionKernels& kernels, const AttentionShape& shape, const 
   kernels.merge_blocks(shape, partials.data(), n_blocks, out);
 }
 
-void check(const std::vector<float>& tuned, const std::vector<float>& ref, const char* what) {
+void check(const std::vector<float>& tuned, const std::vector<float>& ref, const char* what,
+           float tolerance = kTolerance) {
   for (size_t at = 0; at < ref.size(); ++at) {
-    if (std::abs(tuned[at] - ref[at]) <= kTolerance * (1 + std::abs(ref[at]))) continue;
+    if (std::abs(tuned[at] - ref[at]) <= tolerance * (1 + std::abs(ref[at]))) continue;
     std::fprintf(stderr, "%s: element %zu is %g, ref has %g\n", what, at,
                  static_cast<double>(tuned[at]), static_cast<double>(ref[at]));
     std::exit(1);
@@ -132,8 +168,42 @@ void bench_decode(benchmark::State& state, const Case& c, const Heads& heads) {
     head = (head + state.threads()) % heads.size();
     benchmark::DoNotOptimize(out.data());
   }
-  report(state, static_cast<double>(4 * c.head_dim * c.n_rows),
+  report(state, static_cast<double>(heads.pair_bytes()),
          static_cast<double>(4 * c.group * c.head_dim * c.n_rows));
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// As bench_decode, with a head of `dense` between any two heads.
+void bench_decode_beside(benchmark::State& state, const Case& c, const Heads& heads,
+                         const Heads& dense) {
+  const AttentionShape shape = shape_of(c);
+  const std::vector<float> q = random_queries(c, 1);
+  std::vector<float> out(q.size());
+  std::vector<float> partials;
+  std::vector<double> ratios;
+  const auto timed = [&](const Heads& of, int64_t turn) {
+    const auto start = std::chrono::steady_clock::now();
+    decode(tuned_attention_kernels(), shape, q.data(), of.segment(turn % of.size()), partials,
+           out.data());
+    benchmark::DoNotOptimize(out.data());
+    return seconds_since(start);
+  };
+  int64_t turn = state.thread_index();
+  for (auto _ : state) {
+    const double dense_time = timed(dense, turn);
+    const double time = timed(heads, turn);
+    state.SetIterationTime(time);
+    ratios.push_back(time / dense_time);
+    turn += state.threads();
+  }
+  report(state, static_cast<double>(heads.pair_bytes()),
+         static_cast<double>(4 * c.group * c.head_dim * c.n_rows));
+  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::nth_element(ratios.begin(), middle, ratios.end());
+  state.counters["vs_f16"] = benchmark::Counter(*middle, benchmark::Counter::kAvgThreads);
 }
 
 void check_decode(const Case& c, const Heads& heads) {
@@ -144,7 +214,7 @@ void check_decode(const Case& c, const Heads& heads) {
   decode(tuned_attention_kernels(), shape_of(c), q.data(), heads.segment(0), partials,
          tuned.data());
   decode(ref_attention_kernels(), shape_of(c), q.data(), heads.segment(0), partials, ref.data());
-  check(tuned, ref, "decode");
+  check(tuned, ref, "decode", is_quantised(c.type) ? kQuantisedTolerance : kTolerance);
 }
 
 // A context of n_rows and, causally, the tile's own tokens.
@@ -223,25 +293,31 @@ void check_column_max(const Case& c, const Heads& heads) {
 using Body = void (*)(benchmark::State&, const Case&, const Heads&);
 using Check = void (*)(const Case&, const Heads&);
 
-// The rows of the benchmark `name`, checked; only one benchmark's rows are held at a time.
+std::string name_of(const std::string& kind, const Case& c) {
+  return kind + "/" + std::string(row_type_name(c.type)) + "/d" + std::to_string(c.head_dim) +
+         "/g" + std::to_string(c.group) + "/rows" + std::to_string(c.n_rows);
+}
+
+// The rows of the benchmark `name`, checked; only two sets of rows are held at a time, those of the
+// benchmark and the f16 rows beside them.
 const Heads& loaded_heads(const std::string& name, const Case& c, int64_t bytes,
                           Check check_first) {
   static std::mutex mutex;
-  static std::unique_ptr<Heads> heads;
-  static std::string loaded;
+  static std::unique_ptr<Heads> heads[2];
+  static std::string loaded[2];
   const std::lock_guard lock(mutex);
-  if (loaded != name) {
-    heads = std::make_unique<Heads>(c, bytes);
-    loaded = name;
-    check_first(c, *heads);
+  const size_t slot = is_quantised(c.type) ? 1 : 0;
+  if (loaded[slot] != name) {
+    heads[slot] = std::make_unique<Heads>(c, bytes);
+    loaded[slot] = name;
+    check_first(c, *heads[slot]);
   }
-  return *heads;
+  return *heads[slot];
 }
 
 void add(const std::string& kind, const Case& c, int64_t bytes, int threads, Body body,
          Check check_first) {
-  const std::string name = kind + "/d" + std::to_string(c.head_dim) + "/g" +
-                           std::to_string(c.group) + "/rows" + std::to_string(c.n_rows);
+  const std::string name = name_of(kind, c);
   benchmark::RegisterBenchmark(
       name.c_str(),
       [=](benchmark::State& state) { body(state, c, loaded_heads(name, c, bytes, check_first)); })
@@ -249,16 +325,35 @@ void add(const std::string& kind, const Case& c, int64_t bytes, int threads, Bod
       ->UseRealTime();
 }
 
+void add_beside_f16(const Case& c, int threads) {
+  const std::string name = name_of("decode", c);
+  Case dense = c;
+  dense.type = RowType::kF16;
+  const std::string dense_name = name_of("decode", dense);
+  benchmark::RegisterBenchmark(
+      name.c_str(),
+      [=](benchmark::State& state) {
+        const Heads& beside = loaded_heads(dense_name, dense, kWorkingSetBytes, check_decode);
+        bench_decode_beside(state, c, loaded_heads(name, c, kWorkingSetBytes, check_decode),
+                            beside);
+      })
+      ->Threads(threads)
+      ->UseManualTime();
+}
+
 }  // namespace
 
 void register_all() {
+  constexpr int64_t kDecodeShapes[][2] = {{64, 1},  {64, 3},  {64, 4},  {64, 7},
+                                          {128, 4}, {128, 6}, {128, 8}, {256, 4}};
   for (const int64_t n_rows : {8192, 32768}) {
-    for (const int64_t head_dim : {64, 128, 256}) {
-      for (const int64_t group : {1, 3, 4, 6, 7, 8}) {
-        for (const int threads : {1, 2}) {
-          add("decode", {head_dim, group, n_rows}, kWorkingSetBytes, threads, bench_decode,
-              check_decode);
-        }
+    for (const auto& [head_dim, group] : kDecodeShapes) {
+      const Case dense = {head_dim, group, n_rows};
+      for (const int threads : {1, 2}) {
+        add("decode", dense, kWorkingSetBytes, threads, bench_decode, check_decode);
+      }
+      for (const RowType type : {RowType::kQ8, RowType::kQ4}) {
+        for (const int threads : {1, 2}) add_beside_f16({head_dim, group, n_rows, type}, threads);
       }
     }
   }

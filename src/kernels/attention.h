@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -14,20 +15,25 @@
 
 namespace ctxzip {
 
-// Rows of one KV head. K and V rows are contiguous, (n_stored, head_dim), of the RowType in use.
+// Rows of one KV head. K and V rows are contiguous, (n_stored, head_dim), of the shape's RowType.
 // With `index` null the rows are 0..n_rows-1, else the n_rows ascending rows it lists.
+//
+// With `quantised` set to kQ8 or kQ4, whatever the shape's type, k and v are a head's keys and
+// values in the layout of kernels/quantised_layout.h, with at least n_rows rows, at any even
+// address; index is null then.
 struct Segment {
   const void* k = nullptr;
   const void* v = nullptr;
   int64_t n_rows = 0;
   const uint32_t* index = nullptr;
+  std::optional<RowType> quantised = {};
 };
 
 struct AttentionShape {
-  RowType row_type = RowType::kF16;
-  int64_t head_dim = 0;  // of K and V, a multiple of 8 up to 256
-  int64_t group = 1;     // query heads per KV head, up to kMaxGroup
-  float scale = 1;       // multiplies q.k
+  RowType row_type = RowType::kF16;  // of segments that are not quantised
+  int64_t head_dim = 0;              // of K and V, a multiple of 8 up to 256
+  int64_t group = 1;                 // query heads per KV head, up to kMaxGroup
+  float scale = 1;                   // multiplies q.k
 };
 
 constexpr int64_t kMaxGroup = 64;
@@ -83,7 +89,8 @@ struct AttentionKernels {
 
   // best[c] = max(best[c], max over tokens and group of (scale q.k_c - lse)) for columns
   // c in [begin, end) of `columns`; best has columns.n_rows entries. Tokens whose lse is -inf are
-  // skipped. (KVzip's score before exp: arXiv 2505.23416, section 3.3.)
+  // skipped. (KVzip's score before exp: arXiv 2505.23416, section 3.3.) `columns` must not be
+  // quantised: only rows that may still be evicted are scored.
   void (*column_max)(const AttentionShape& shape, const Queries& q, const float* lse,
                      const Segment& columns, int64_t begin, int64_t end, float* best,
                      std::byte* scratch) noexcept;

@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "kernels/attention_math-inl.h"
+#include "kernels/attention_quantised-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ctxzip {
@@ -29,7 +30,6 @@ constexpr int64_t kMaxChunkRows = 96;
 constexpr int64_t kRowMultiple = 12;
 
 constexpr int kAccumulators = kManyRegisters ? 24 : 12;
-constexpr int kMaxHeads = 8;
 
 // Heads [kFirst, kFirst + kHeads) of kAll: a part has one accumulator for each of its heads and
 // each of kRows rows.
@@ -49,7 +49,7 @@ constexpr int rows_at_once(int heads) {
 }
 
 constexpr int vectors_at_once(int heads) {
-  for (const int vectors : {8, 4, 2}) {
+  for (const int vectors : {8, 4, 3, 2}) {
     if (vectors * heads <= kAccumulators) return vectors;
   }
   return 1;
@@ -209,12 +209,16 @@ HWY_INLINE void add_strip(D d, const ValueRows<T>& values, int64_t dim) {
 // Dimensions [dim, head_dim) in strips of kVectors vectors, then narrower ones.
 template <int kHeads, int kVectors, int kWidth, class D, class T>
 HWY_INLINE void add_strips(D d, const ValueRows<T>& values, int64_t dim) {
-  constexpr int64_t kStrip = kVectors * lanes_of<D>();
-  for (; dim + kStrip <= values.head_dim; dim += kStrip) {
+  constexpr int64_t kLanes = lanes_of<D>();
+  // Four vectors are better taken as two and two than as three and one, which waits for its sums.
+  constexpr int64_t kLeave = kVectors == 3 ? 4 * kLanes : -1;
+  for (; dim + kVectors * kLanes <= values.head_dim && values.head_dim - dim != kLeave;
+       dim += kVectors * kLanes) {
     add_strip<kHeads, kVectors, kWidth>(d, values, dim);
   }
   if constexpr (kVectors > 1) {
-    if (dim < values.head_dim) add_strips<kHeads, kVectors / 2, kWidth>(d, values, dim);
+    constexpr int kNext = kVectors == 3 ? 2 : kVectors / 2;
+    if (dim < values.head_dim) add_strips<kHeads, kNext, kWidth>(d, values, dim);
   }
 }
 
@@ -404,7 +408,9 @@ void attend_block(const AttentionShape& shape, const float* q, const Segment& se
     head_out[shape.head_dim] = kMinusInfinity;
     head_out[shape.head_dim + 1] = 0;
   }
-  if (shape.head_dim % lanes_of<FloatTag>() == 0) {
+  if (segment.quantised) {
+    attend_quantised_block(shape, q, segment, begin, end, partial);
+  } else if (shape.head_dim % lanes_of<FloatTag>() == 0) {
     attend_rows_of_type(FloatTag(), shape, q, segment, begin, end, partial);
   } else {
     attend_rows_of_type(NarrowTag(), shape, q, segment, begin, end, partial);

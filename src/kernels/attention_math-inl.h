@@ -27,6 +27,8 @@ constexpr int64_t lanes_of() {
   return static_cast<int64_t>(hn::MaxLanes(D()));
 }
 
+// Heads that decode takes at once.
+constexpr int kMaxHeads = 8;
 constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 

@@ -4,6 +4,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/half.h"
+#include "kernels/quantised_layout.h"
 
 namespace ctxzip {
 namespace {
@@ -19,11 +20,24 @@ int64_t stored_row(const Segment& segment, int64_t row) {
   return segment.index ? segment.index[row] : row;
 }
 
+double key(const AttentionShape& shape, const Segment& segment, int64_t row, int64_t dim) {
+  if (segment.quantised) {
+    return key_value({*segment.quantised, shape.head_dim}, segment.k, row, dim);
+  }
+  return element(shape.row_type, segment.k, stored_row(segment, row) * shape.head_dim + dim);
+}
+
+double value(const AttentionShape& shape, const Segment& segment, int64_t row, int64_t dim) {
+  if (segment.quantised) {
+    return value_value({*segment.quantised, shape.head_dim}, segment.v, row, dim);
+  }
+  return element(shape.row_type, segment.v, stored_row(segment, row) * shape.head_dim + dim);
+}
+
 double score(const AttentionShape& shape, const float* q, const Segment& segment, int64_t row) {
-  const int64_t start = stored_row(segment, row) * shape.head_dim;
   double sum = 0;
   for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
-    sum += static_cast<double>(q[dim]) * element(shape.row_type, segment.k, start + dim);
+    sum += static_cast<double>(q[dim]) * key(shape, segment, row, dim);
   }
   return sum * static_cast<double>(shape.scale);
 }
@@ -37,18 +51,17 @@ struct HeadState {
 
 void add_row(const AttentionShape& shape, const float* q, const Segment& segment, int64_t row,
              HeadState& state) {
-  const double value = score(shape, q, segment, row);
-  if (value == kNoScore) return;
-  if (value > state.max) {
-    const double factor = std::exp(state.max - value);
+  const double row_score = score(shape, q, segment, row);
+  if (row_score == kNoScore) return;
+  if (row_score > state.max) {
+    const double factor = std::exp(state.max - row_score);
     for (int64_t dim = 0; dim < shape.head_dim; ++dim) state.out[dim] *= factor;
     state.sum *= factor;
-    state.max = value;
+    state.max = row_score;
   }
-  const double weight = std::exp(value - state.max);
-  const int64_t start = stored_row(segment, row) * shape.head_dim;
+  const double weight = std::exp(row_score - state.max);
   for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
-    state.out[dim] += weight * element(shape.row_type, segment.v, start + dim);
+    state.out[dim] += weight * value(shape, segment, row, dim);
   }
   state.sum += weight;
 }
@@ -145,8 +158,8 @@ void column_max(const AttentionShape& shape, const Queries& q, const float* lse,
       if (offset == kNoScore) continue;
       const float* query = q.data + token * q.token_stride + head * shape.head_dim;
       for (int64_t column = begin; column < end; ++column) {
-        const double value = score(shape, query, columns, column) - offset;
-        best[column] = std::max(best[column], static_cast<float>(value));
+        const double gain = score(shape, query, columns, column) - offset;
+        best[column] = std::max(best[column], static_cast<float>(gain));
       }
     }
   }

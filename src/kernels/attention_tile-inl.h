@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "kernels/attention_codes-inl.h"
 #include "kernels/panel_product-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -122,9 +123,72 @@ void pack_values(const Segment& segment, int64_t head_dim, int64_t begin, int64_
   }
 }
 
+// As pack_keys, from codes; begin is a multiple of kBlockRows. Padding rows are what is stored
+// there.
+template <int kBits>
+void unpack_keys(const QuantisedLayout& layout, const uint8_t* keys, int64_t begin, int64_t n,
+                 float* packed) {
+  static_assert(kBlockRows == kGroupRows && kStripRows % kPanelCols == 0);
+  const FloatTag d;
+  const uint8_t* scales = keys + layout.key_group(begin / kGroupRows);
+  const auto* halves = reinterpret_cast<const uint16_t*>(scales);
+  for (int64_t row = 0; row < round_up(n, kPanelCols); row += lanes_of<FloatTag>()) {
+    const int64_t strip = (begin + row) / kStripRows;
+    Octets<kBits> octets = {keys + layout.key_codes(strip) + row % kStripRows * 4, kStripRows * 4};
+    float* to = packed + row / kPanelCols * layout.head_dim * kPanelCols + row % kPanelCols;
+    for (int64_t dim = 0; dim < layout.head_dim; dim += 8, octets.advance()) {
+      hn::Vec<FloatTag> codes[8];
+      load_octet(d, octets, codes);
+      for (int64_t at = 0; at < 8; ++at) {
+        const auto scale = hn::Set(d, half_to_float(halves[dim + at]));
+        const auto min = hn::Set(d, half_to_float(halves[layout.head_dim + dim + at]));
+        hn::Store(hn::MulAdd(codes[at], scale, min), d, to + (dim + at) * kPanelCols);
+      }
+    }
+  }
+}
+
+// As pack_values, from codes; begin is a multiple of kStripRows.
+template <int kBits>
+void unpack_values(const QuantisedLayout& layout, const uint8_t* values, int64_t begin, int64_t n,
+                   float* packed) {
+  const hn::CappedTag<float, HWY_MIN(8, kPanelCols)> d;
+  for (int64_t row = 0; row < n; row += 8) {
+    const int64_t strip = (begin + row) / kStripRows;
+    const int64_t in_strip = row % kStripRows;
+    const auto* halves = reinterpret_cast<const uint16_t*>(values + layout.value_strip(strip));
+    const uint8_t* codes_start = values + layout.value_codes(strip);
+    for (int64_t dim = 0; dim < layout.head_dim; dim += lanes_of<decltype(d)>()) {
+      Octets<kBits> octets = {codes_start + dim * 4, layout.head_dim * 4};
+      octets.codes += in_strip / 8 * octets.step();
+      hn::Vec<decltype(d)> codes[8];
+      load_octet(d, octets, codes);
+      float* to = packed + (dim / kPanelCols * kBlockRows + row) * kPanelCols + dim % kPanelCols;
+      for (int64_t at = 0; at < 8; ++at) {
+        const auto scale = hn::Set(d, half_to_float(halves[in_strip + at]));
+        const auto min = hn::Set(d, half_to_float(halves[kStripRows + in_strip + at]));
+        hn::Store(hn::MulAdd(codes[at], scale, min), d, to + at * kPanelCols);
+      }
+    }
+  }
+}
+
+template <int kBits>
+void unpack_block(const AttentionShape& shape, const Segment& segment, int64_t begin, int64_t n,
+                  bool with_values, const TileScratch& scratch) {
+  const QuantisedLayout layout = {*segment.quantised, shape.head_dim};
+  unpack_keys<kBits>(layout, static_cast<const uint8_t*>(segment.k), begin, n, scratch.k);
+  if (!with_values) return;
+  unpack_values<kBits>(layout, static_cast<const uint8_t*>(segment.v), begin, n, scratch.v);
+}
+
 void pack_block(const AttentionShape& shape, const Segment& segment, int64_t begin, int64_t n,
                 bool with_values, const TileScratch& scratch) {
-  if (shape.row_type == RowType::kF32) {
+  if (segment.quantised == RowType::kQ8) {
+    unpack_block<8>(shape, segment, begin, n, with_values, scratch);
+  } else if (segment.quantised == RowType::kQ4) {
+    unpack_block<4>(shape, segment, begin, n, with_values, scratch);
+  } else if (shape.row_type == RowType::kF32) {
     pack_keys<float>(segment, shape.head_dim, begin, n, scratch.k);
     if (with_values) pack_values<float>(segment, shape.head_dim, begin, n, scratch.v);
   } else {

@@ -6,183 +6,14 @@
 #include <cmath>
 #include <cstring>
 #include <iostream>
-#include <limits>
 #include <random>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "attention_test_data.h"
-#include "kernels/attention_targets.h"
-#include "kernels/half.h"
+#include "attention_fixture.h"
 
 namespace ctxzip::testing {
 namespace {
-
-constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-// ref computes in double and rounds results, partials and maxima to float once or twice.
-constexpr double kRefRoundings = 4;
-// tuned sums up to 256 products in float32 with up to 8 independent partial sums (error of a score:
-// about 32 half-ulps of its largest partial sum), then loses 2 ulp in exp.
-constexpr double kTunedRoundings = 48;
-
-struct Implementation {
-  std::string name;
-  const AttentionKernels* kernels;
-  double roundings;
-};
-
-const std::vector<Implementation>& implementations() {
-  static const std::vector<TargetKernels> targets = tuned_attention_targets();
-  static const std::vector<Implementation> all = [] {
-    std::vector<Implementation> list = {{"ref", &ref_attention_kernels(), kRefRoundings}};
-    for (const TargetKernels& target : targets) {
-      list.push_back({"tuned_" + std::string(target.target), &target.kernels, kTunedRoundings});
-    }
-    return list;
-  }();
-  return all;
-}
-
-// head_dim, group
-using Shape = std::tuple<int, int>;
-// Dimensions: smallest, narrower and wider than vectors, not a multiple of 16, the usual ones.
-// Groups: one part, two parts, several.
-const std::vector<Shape> kShapes = {{8, 1},   {16, 2},  {24, 3},  {64, 1},  {64, 3},
-                                    {64, 7},  {72, 13}, {80, 5},  {128, 4}, {128, 6},
-                                    {128, 8}, {256, 4}, {256, 64}};
-
-class AttentionTest : public ::testing::TestWithParam<std::tuple<size_t, RowType, Shape>> {
- protected:
-  AttentionTest() : random_(kSeed) {
-    const auto [implementation, type, shape] = GetParam();
-    implementation_ = implementations()[implementation];
-    shape_ = {.row_type = type,
-              .head_dim = std::get<0>(shape),
-              .group = std::get<1>(shape),
-              .scale = 1 / std::sqrt(static_cast<float>(std::get<0>(shape)))};
-  }
-
-  const AttentionKernels& kernels() const { return *implementation_.kernels; }
-  bool big_group() const { return shape_.group > 16; }
-
-  StoredRows random_rows(int64_t n, double k_scale = 1) {
-    StoredRows rows(shape_.row_type, shape_.head_dim, n);
-    rows.randomise(random_, k_scale);
-    return rows;
-  }
-
-  // (n_tokens, token_stride), standard normal; the stride leaves a gap between tokens.
-  std::vector<float> random_queries(int64_t n_tokens) {
-    std::normal_distribution<float> normal;
-    std::vector<float> q(static_cast<size_t>(n_tokens * token_stride() + 1));
-    for (float& value : q) value = normal(random_);
-    return q;
-  }
-  int64_t token_stride() const { return shape_.group * shape_.head_dim + 3; }
-
-  double score_tolerance(const ExactHead& exact) const {
-    return implementation_.roundings * kEpsilon * (1 + exact.max_abs_score);
-  }
-
-  void expect_tile(const std::vector<float>& q, int64_t n_tokens, const TileSegments& over,
-                   const std::vector<std::vector<ExactRow>>& rows);
-  void expect_block(const float* q, const Segment& segment, int64_t begin, int64_t end,
-                    const std::vector<ExactRow>& rows);
-
-  std::mt19937 random_;
-  Implementation implementation_;
-  AttentionShape shape_;
-};
-
-std::vector<ExactRow> exact_rows(const StoredRows& rows, const Segment& segment) {
-  std::vector<ExactRow> list;
-  for (int64_t row = 0; row < segment.n_rows; ++row) {
-    list.push_back({&rows, segment.index ? segment.index[row] : row});
-  }
-  return list;
-}
-
-// `rows` has one list per segment.
-void AttentionTest::expect_tile(const std::vector<float>& q, int64_t n_tokens,
-                                const TileSegments& over,
-                                const std::vector<std::vector<ExactRow>>& rows) {
-  const int64_t out_stride = shape_.group * shape_.head_dim + 5;
-  GuardedFloats out(static_cast<size_t>((n_tokens - 1) * out_stride + out_stride - 5));
-  GuardedFloats lse(static_cast<size_t>(n_tokens * shape_.group));
-  GuardedFloats lse_alone(lse.size());
-  GuardedScratch scratch(kernels().scratch_bytes(shape_));
-  const Queries queries = {q.data() + 1, n_tokens, token_stride()};
-  kernels().attend_tile(shape_, queries, over, out.data(), out_stride, lse.data(), scratch.data());
-  kernels().attend_tile(shape_, queries, over, nullptr, 0, lse_alone.data(), scratch.data());
-  EXPECT_TRUE(out.guards_intact() && lse.guards_intact() && lse_alone.guards_intact() &&
-              scratch.guards_intact());
-
-  for (int64_t token = 0; token < n_tokens; ++token) {
-    std::vector<ExactRow> seen;
-    size_t n_lse_rows = 0;
-    for (int segment = 0; segment < static_cast<int>(rows.size()); ++segment) {
-      const std::vector<ExactRow>& list = rows[static_cast<size_t>(segment)];
-      for (size_t at = 0; at < list.size(); ++at) {
-        seen.push_back(list[at]);
-        const auto row = static_cast<int64_t>(at);
-        const bool later = segment == over.causal && row >= over.causal_rows + token;
-        const bool hidden =
-            !over.hidden.empty() && row < over.hidden[static_cast<size_t>(segment)] + token;
-        seen.back().masked = later || hidden;
-      }
-      if (segment < over.n_lse_segments) n_lse_rows = seen.size();
-    }
-    const std::vector<ExactRow> lse_rows(seen.begin(),
-                                         seen.begin() + static_cast<std::ptrdiff_t>(n_lse_rows));
-    for (int64_t head = 0; head < shape_.group; ++head) {
-      const float* query = queries.data + token * token_stride() + head * shape_.head_dim;
-      const ExactHead exact = exact_attention(query, shape_.head_dim, double{shape_.scale}, seen);
-      const ExactHead exact_lse =
-          exact_attention(query, shape_.head_dim, double{shape_.scale}, lse_rows);
-      const double tolerance = score_tolerance(exact) * (exact.max_abs_v + 1e-30);
-      const float* result = out.data() + token * out_stride + head * shape_.head_dim;
-      for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
-        ASSERT_NEAR(result[dim], exact.out[static_cast<size_t>(dim)], tolerance)
-            << "token " << token << " head " << head << " dim " << dim;
-      }
-      const size_t at = static_cast<size_t>(token * shape_.group + head);
-      if (exact_lse.lse == double{kMinusInfinity}) {
-        ASSERT_EQ(lse[at], kMinusInfinity);
-      } else {
-        ASSERT_NEAR(lse[at], exact_lse.lse, score_tolerance(exact_lse));
-      }
-      ASSERT_EQ(lse[at], lse_alone[at]);
-    }
-  }
-}
-
-void AttentionTest::expect_block(const float* q, const Segment& segment, int64_t begin, int64_t end,
-                                 const std::vector<ExactRow>& rows) {
-  const int64_t head_floats = shape_.head_dim + 2;
-  GuardedFloats partial(static_cast<size_t>(shape_.group * head_floats));
-  kernels().attend_block(shape_, q, segment, begin, end, partial.data());
-  EXPECT_TRUE(partial.guards_intact());
-  const std::vector<ExactRow> range(rows.begin() + begin, rows.begin() + end);
-  for (int64_t head = 0; head < shape_.group; ++head) {
-    const ExactHead exact =
-        exact_attention(q + head * shape_.head_dim, shape_.head_dim, double{shape_.scale}, range);
-    const float* result = partial.data() + head * head_floats;
-    const double tolerance = score_tolerance(exact) * exact.sum * (exact.max_abs_v + 1e-30);
-    if (range.empty()) {
-      ASSERT_EQ(result[shape_.head_dim], kMinusInfinity);
-      ASSERT_EQ(result[shape_.head_dim + 1], 0);
-    } else {
-      ASSERT_NEAR(result[shape_.head_dim], exact.max, score_tolerance(exact));
-      ASSERT_NEAR(result[shape_.head_dim + 1], exact.sum, score_tolerance(exact) * exact.sum);
-    }
-    for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
-      ASSERT_NEAR(result[dim], exact.out[static_cast<size_t>(dim)] * exact.sum, tolerance)
-          << "head " << head << " dim " << dim;
-    }
-  }
-}
 
 // Around the sizes that the kernels work in: register rows (12), tile blocks (64), chunks (96).
 const std::vector<int64_t> kRowCounts = {0,  1,  2,  11, 12, 13,  27,  63,
@@ -432,12 +263,6 @@ TEST_P(AttentionTest, ResultsDoNotDependOnAddresses) {
   for (const std::vector<float>& result : results) {
     EXPECT_EQ(std::memcmp(result.data(), results[0].data(), result.size() * sizeof(float)), 0);
   }
-}
-
-std::string test_name(const ::testing::TestParamInfo<AttentionTest::ParamType>& param) {
-  const auto [implementation, type, shape] = param.param;
-  return implementations()[implementation].name + "_" + std::string(row_type_name(type)) + "_d" +
-         std::to_string(std::get<0>(shape)) + "_g" + std::to_string(std::get<1>(shape));
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, AttentionTest,

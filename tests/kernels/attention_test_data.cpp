@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cache/quantised_rows.h"
 #include "kernels/half.h"
 
 namespace ctxzip::testing {
@@ -48,10 +49,12 @@ bool GuardedScratch::guards_intact() const {
 
 StoredRows::StoredRows(RowType type, int64_t head_dim, int64_t n_rows, size_t misalign)
     : type_(type), head_dim_(head_dim), n_rows_(n_rows), misalign_(misalign) {
-  const size_t bytes = row_bytes(type, head_dim) * static_cast<size_t>(n_rows);
+  const QuantisedLayout layout = {type, head_dim};
+  const size_t dense_bytes = row_bytes(type, head_dim) * static_cast<size_t>(n_rows);
+  const bool quantised = is_quantised(type);
   const size_t offset = misalign * row_bytes(type, 1);
-  k_.resize(bytes + offset);
-  v_.resize(bytes + offset);
+  k_.resize(offset + (quantised ? static_cast<size_t>(layout.key_bytes(n_rows)) : dense_bytes));
+  v_.resize(offset + (quantised ? static_cast<size_t>(layout.value_bytes(n_rows)) : dense_bytes));
   exact_k_.resize(static_cast<size_t>(n_rows * head_dim));
   exact_v_.resize(exact_k_.size());
 }
@@ -72,6 +75,7 @@ const std::byte* StoredRows::address(const std::vector<std::byte>& bytes, int64_
 }
 
 double StoredRows::set(std::vector<std::byte>& bytes, int64_t row, int64_t dim, float value) {
+  if (is_quantised(type_)) return value;
   std::byte* at = bytes.data() + (address(bytes, row) - bytes.data()) + row_bytes(type_, dim);
   if (type_ == RowType::kF32) {
     std::memcpy(at, &value, sizeof(value));
@@ -90,10 +94,47 @@ void StoredRows::set_v(int64_t row, int64_t dim, float value) {
   exact_v_[static_cast<size_t>(row * head_dim_ + dim)] = set(v_, row, dim, value);
 }
 
+void StoredRows::quantise() {
+  const QuantisedLayout layout = {type_, head_dim_};
+  const auto store = [&](auto quantise_rows, auto element, std::vector<std::byte>& stored,
+                         std::vector<double>& exact) {
+    const std::vector<float> values(exact.begin(), exact.end());
+    std::byte* to = stored.data() + misalign_ * row_bytes(type_, 1);
+    quantise_rows(layout, DenseRows{RowType::kF32, values.data(), n_rows_}, to);
+    for (int64_t at = 0; at < n_rows_ * head_dim_; ++at) {
+      exact[static_cast<size_t>(at)] = element(layout, to, at / head_dim_, at % head_dim_);
+    }
+  };
+  store(quantise_keys, key_value, k_, exact_k_);
+  store(quantise_values, value_value, v_, exact_v_);
+}
+
+void StoredRows::spoil_padding() {
+  const QuantisedLayout layout = {type_, head_dim_};
+  std::byte* keys = k_.data() + misalign_ * row_bytes(type_, 1);
+  std::byte* values = v_.data() + misalign_ * row_bytes(type_, 1);
+  const std::byte ones{static_cast<unsigned char>(layout.max_code())};
+  for (int64_t row = n_rows_; row % kStripRows != 0; ++row) {
+    const int64_t strip = row / kStripRows;
+    const int64_t in_strip = row % kStripRows;
+    for (int64_t dim = 0; dim < head_dim_; ++dim) {
+      const CodePlace key = layout.key_code(in_strip, dim);
+      keys[layout.key_codes(strip) + key.byte] |= ones << key.shift;
+      const CodePlace value = layout.value_code(in_strip, dim);
+      values[layout.value_codes(strip) + value.byte] |= ones << value.shift;
+    }
+    const uint16_t nan = float_to_half(std::numeric_limits<float>::quiet_NaN());
+    std::memcpy(values + layout.value_strip(strip) + 2 * in_strip, &nan, 2);
+    std::memcpy(values + layout.value_strip(strip) + 2 * (kStripRows + in_strip), &nan, 2);
+  }
+}
+
 Segment StoredRows::segment(int64_t n_rows) const { return slice(0, n_rows); }
 
 Segment StoredRows::slice(int64_t begin, int64_t end) const {
-  return {.k = address(k_, begin), .v = address(v_, begin), .n_rows = end - begin};
+  Segment segment = {.k = address(k_, begin), .v = address(v_, begin), .n_rows = end - begin};
+  if (is_quantised(type_)) segment.quantised = type_;
+  return segment;
 }
 
 Segment StoredRows::segment(const std::vector<uint32_t>& index) const {

@@ -43,6 +43,7 @@ class GuardedScratch {
 };
 
 // K and V rows of one head, stored as `type` at an element offset that no vector is aligned to.
+// Quantised types are stored by quantise(), after all values are set.
 class StoredRows {
  public:
   StoredRows(RowType type, int64_t head_dim, int64_t n_rows, size_t misalign = 1);
@@ -51,6 +52,10 @@ class StoredRows {
   void randomise(std::mt19937& random, double k_scale = 1);
   void set_k(int64_t row, int64_t dim, float value);
   void set_v(int64_t row, int64_t dim, float value);
+  void quantise();
+  // Overwrites what a quantised type stores behind the last row: codes of ones, V's scales with
+  // NaN.
+  void spoil_padding();
   // The stored values, one row.
   const double* k(int64_t row) const { return exact_k_.data() + row * head_dim_; }
   const double* v(int64_t row) const { return exact_v_.data() + row * head_dim_; }
