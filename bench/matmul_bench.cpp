@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <functional>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -21,6 +22,7 @@ namespace {
 constexpr int kThreads = 2;
 constexpr int kRounds = 5;
 constexpr int64_t kTokens = 512;
+constexpr int kDecodeRepeats = 20;  // of a product with one token, which is short
 
 double median_seconds(const std::function<void()>& run) {
   std::vector<double> seconds;
@@ -45,8 +47,10 @@ ggml_backend_buffer_type_t repack_type() {
 
 // ggml's product with the weights in a buffer of `type`; 0 where it cannot.
 double ggml_seconds(ggml_type weight_type, int64_t n_in, int64_t n_out,
-                    const std::vector<std::byte>& weights, const std::vector<float>& x,
+                    const std::vector<std::byte>& weights, std::span<const float> x,
                     ggml_backend_buffer_type_t type) {
+  const int64_t n_tokens = static_cast<int64_t>(x.size()) / n_in;
+  const int n_repeats = n_tokens == 1 ? kDecodeRepeats : 1;
   const ggml_backend_ptr backend(ggml_backend_cpu_init());
   ggml_backend_cpu_set_n_threads(backend.get(), kThreads);
   const ggml_context_ptr leaves(
@@ -60,7 +64,7 @@ double ggml_seconds(ggml_type weight_type, int64_t n_in, int64_t n_out,
                  .mem_buffer = nullptr,
                  .no_alloc = true}));
   ggml_cgraph* graph = ggml_new_graph_custom(context.get(), 8, false);
-  ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, n_in, kTokens);
+  ggml_tensor* input = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, n_in, n_tokens);
   ggml_set_input(input);
   ggml_tensor* product = ggml_mul_mat(context.get(), w, input);
   ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
@@ -70,8 +74,12 @@ double ggml_seconds(ggml_type weight_type, int64_t n_in, int64_t n_out,
   const ggml_gallocr_ptr allocator(
       ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend.get())));
   ggml_gallocr_alloc_graph(allocator.get(), graph);
-  ggml_backend_tensor_set(input, x.data(), 0, x.size() * sizeof(float));
-  return median_seconds([&] { ggml_backend_graph_compute(backend.get(), graph); });
+  ggml_backend_tensor_set(input, x.data(), 0, x.size_bytes());
+  const double seconds = median_seconds([&] {
+    for (int repeat = 0; repeat < n_repeats; ++repeat)
+      ggml_backend_graph_compute(backend.get(), graph);
+  });
+  return seconds / n_repeats;
 }
 
 double unpacked_seconds(ggml_type type, int64_t n_in, int64_t n_out,
@@ -119,12 +127,22 @@ void run(int64_t n_in, int64_t n_out) {
     const auto extra = repack_type();
     const double repacked =
         extra == nullptr ? 0 : ggml_seconds(type, n_in, n_out, weights, x, extra);
+    const std::span<const float> one(x.data(), static_cast<size_t>(n_in));
+    const double mapped_one =
+        ggml_seconds(type, n_in, n_out, weights, one, ggml_backend_cpu_buffer_type());
+    const double repacked_one =
+        extra == nullptr ? 0 : ggml_seconds(type, n_in, n_out, weights, one, extra);
     const double ours = unpacked_seconds(type, n_in, n_out, weights, x);
     const double flops = 2e-9 * static_cast<double>(n_in * n_out * kTokens);
     const double best = repacked > 0 ? std::min(mapped, repacked) : mapped;
-    std::printf("%-8s %10.1f %10s %10.1f %14.2f\n", ggml_type_name(type), flops / mapped,
-                repacked > 0 ? std::to_string(flops / repacked).substr(0, 6).c_str() : "-",
-                flops / ours, best / ours);
+    const auto shown = [](double gflops, bool there) {
+      return there ? std::to_string(gflops).substr(0, 6) : std::string("-");
+    };
+    const double flops_one = flops / kTokens;
+    std::printf("%-8s %10.1f %10s %10.1f %14.2f %14.1f %10s\n", ggml_type_name(type),
+                flops / mapped, shown(flops / repacked, repacked > 0).c_str(), flops / ours,
+                best / ours, flops_one / mapped_one,
+                shown(flops_one / repacked_one, repacked_one > 0).c_str());
   }
   std::printf("\n");
 }

@@ -23,12 +23,13 @@ void touch_rows(const ctxzip::ZippedRows& rows) {
   for (int64_t layer = 0; layer < rows.shape.n_layer; ++layer) {
     for (int64_t head = 0; head < rows.shape.n_kv_head; ++head) {
       const ctxzip::Segment segment = rows.segment(layer, head);
-      const size_t n_bytes = static_cast<size_t>(segment.n_rows) * rows.shape.row_size();
-      for (const void* const data : {segment.k, segment.v}) {
-        if (n_bytes == 0) continue;
+      if (segment.n_rows == 0) continue;
+      const auto touch = [&](const void* data, size_t n_bytes) {
         sink = static_cast<const std::byte*>(data)[0];
         sink = static_cast<const std::byte*>(data)[n_bytes - 1];
-      }
+      };
+      touch(segment.k, ctxzip::stored_key_bytes(rows.shape, segment.n_rows));
+      touch(segment.v, ctxzip::stored_value_bytes(rows.shape, segment.n_rows));
     }
   }
   static_cast<void>(sink);

@@ -31,7 +31,7 @@ struct ZipReport {
   std::string recon_attention;  // "full", "local"
   std::string schedule;         // "two-pass", "streaming"
   int64_t chunk_tokens = 0;
-  std::string row_type;  // "f16", "f32"
+  std::string row_type;  // "f16", "q8", "q4" (and "f32" in exactness tests)
   // Change of the teacher-forced reconstruction loss, nats per token; the probe is held out from
   // scoring. Absent when the self-check was switched off or the context is too short.
   std::optional<double> delta_nll;

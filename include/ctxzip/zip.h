@@ -24,6 +24,9 @@ enum class ReconAttention { kFull, kLocal };
 // prefilled over what is left of those before it; the full cache never exists.
 enum class Schedule { kTwoPass, kStreaming };
 
+// How kept rows are stored. 8 and 4 bits: smaller files and faster answers, a little more loss.
+enum class KvType { kF16, kQ8, kQ4 };
+
 // Exactly one budget is set; none means ratio 0.3.
 struct Budget {
   std::optional<double> ratio = {};         // share of the evictable pairs, 0 < ratio <= 1
@@ -38,6 +41,7 @@ struct ZipOptions {
   Allocation allocation = Allocation::kGlobal;
   Schedule schedule = Schedule::kTwoPass;  // kStreaming: no quality budget, local attention
   ReconAttention recon_attention = ReconAttention::kFull;
+  KvType kv = KvType::kF16;
   int64_t chunk_tokens = 2048;             // at least 256 unless the context is shorter
   std::optional<std::string> system = {};  // system prompt; the template's own default otherwise
   bool allow_long = false;                 // go past the trained length

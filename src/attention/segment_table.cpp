@@ -18,7 +18,9 @@ void SegmentTable::add_each(bool local, Make make) {
 }
 
 void SegmentTable::add(const ZippedRows& rows) {
-  CHECK(rows.shape == global_);
+  KvShape dense = rows.shape;
+  if (is_quantised(dense.row_type)) dense.row_type = global_.row_type;
+  CHECK(dense == global_);
   add_each(false, [&](int64_t index, int64_t kv_head) { return rows.segment(index, kv_head); });
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/quantised_layout.h"
 #include "kernels/row_type.h"
 
 namespace ctxzip {
@@ -13,10 +14,21 @@ struct KvShape {
   int64_t head_dim = 0;
   RowType row_type = RowType::kF16;
 
+  // Of types that are stored row by row.
   size_t row_size() const { return row_bytes(row_type, head_dim); }
   // K and V of one row in one head.
   size_t pair_size() const { return 2 * row_size(); }
   bool operator==(const KvShape&) const = default;
 };
+
+// Bytes that n_rows of one head take, of any type.
+inline size_t stored_key_bytes(const KvShape& shape, int64_t n_rows) {
+  if (!is_quantised(shape.row_type)) return static_cast<size_t>(n_rows) * shape.row_size();
+  return static_cast<size_t>(QuantisedLayout{shape.row_type, shape.head_dim}.key_bytes(n_rows));
+}
+inline size_t stored_value_bytes(const KvShape& shape, int64_t n_rows) {
+  if (!is_quantised(shape.row_type)) return static_cast<size_t>(n_rows) * shape.row_size();
+  return static_cast<size_t>(QuantisedLayout{shape.row_type, shape.head_dim}.value_bytes(n_rows));
+}
 
 }  // namespace ctxzip

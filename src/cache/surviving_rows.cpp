@@ -78,10 +78,10 @@ int64_t SurvivingRows::kv_bytes() const {
   return (heads * n_prefix_ + kept_.pairs_kept()) * static_cast<int64_t>(shape().pair_size());
 }
 
-ZippedRows SurvivingRows::take() {
+ZippedRows SurvivingRows::take(std::optional<RowType> stored) {
   KeepSet held = kept_;
   for (std::vector<uint32_t>& rows : held.rows) std::iota(rows.begin(), rows.end(), 0u);
-  ZippedRows rows = compact(store_, n_prefix_, std::move(held));
+  ZippedRows rows = compact(store_, n_prefix_, std::move(held), stored);
   rows.kept = std::move(kept_);
   return rows;
 }

@@ -33,7 +33,7 @@ class SurvivingRows {
   int64_t kv_bytes() const;
 
   // Everything as zipped rows; gives each layer's memory back once it is copied.
-  ZippedRows take();
+  ZippedRows take(std::optional<RowType> stored = {});
 
  private:
   int64_t n_prefix_;

@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "cache/quantised_rows.h"
 #include "core/fail.h"
 
 namespace ctxzip {
@@ -35,21 +36,48 @@ std::byte* gather_head(const std::byte* head_rows, int64_t n_prefix, std::span<c
   return gather_rows(head_rows + prefix_bytes, kept, row_size, to + prefix_bytes);
 }
 
-Mapping gather_layer(const DenseCache& full, const ZippedRows& rows, int64_t layer) {
-  const size_t row_size = rows.shape.row_size();
-  Mapping block(2 * static_cast<size_t>(rows.layer_rows(layer)) * row_size);
-  std::byte* to = block.data();
-  if (to == nullptr) return block;
-  for (int64_t head = 0; head < rows.shape.n_kv_head; ++head) {
-    to = gather_head(full.k_rows(layer, head), rows.n_prefix, rows.kept.at(layer, head), row_size,
-                     to);
+// All heads of a layer, keys then values, in the type of rows.shape.
+class LayerGatherer {
+ public:
+  LayerGatherer(const DenseCache& full, const ZippedRows& rows) : full_(full), rows_(rows) {}
+
+  Mapping gather(int64_t layer) {
+    Mapping block(rows_.layer_key_bytes(layer) + rows_.layer_value_bytes(layer));
+    if (block.data() == nullptr) return block;
+    std::byte* to = block.data();
+    for (int64_t head = 0; head < rows_.shape.n_kv_head; ++head) {
+      store(full_.k_rows(layer, head), layer, head, quantise_keys, to);
+      to += stored_key_bytes(rows_.shape, rows_.n_rows(layer, head));
+    }
+    for (int64_t head = 0; head < rows_.shape.n_kv_head; ++head) {
+      store(full_.v_rows(layer, head), layer, head, quantise_values, to);
+      to += stored_value_bytes(rows_.shape, rows_.n_rows(layer, head));
+    }
+    return block;
   }
-  for (int64_t head = 0; head < rows.shape.n_kv_head; ++head) {
-    to = gather_head(full.v_rows(layer, head), rows.n_prefix, rows.kept.at(layer, head), row_size,
-                     to);
+
+ private:
+  using Quantise = void (*)(const QuantisedLayout&, const DenseRows&, std::byte*);
+
+  void store(const std::byte* head_rows, int64_t layer, int64_t head, Quantise quantise,
+             std::byte* to) {
+    const size_t row_size = full_.shape().row_size();
+    const std::vector<uint32_t>& kept = rows_.kept.at(layer, head);
+    if (!is_quantised(rows_.shape.row_type)) {
+      gather_head(head_rows, rows_.n_prefix, kept, row_size, to);
+      return;
+    }
+    const int64_t n_rows = rows_.n_rows(layer, head);
+    dense_.resize(static_cast<size_t>(n_rows) * row_size);
+    gather_head(head_rows, rows_.n_prefix, kept, row_size, dense_.data());
+    quantise({rows_.shape.row_type, rows_.shape.head_dim},
+             {full_.shape().row_type, dense_.data(), n_rows}, to);
   }
-  return block;
-}
+
+  const DenseCache& full_;
+  const ZippedRows& rows_;
+  std::vector<std::byte> dense_;  // one head before it is quantised
+};
 
 void check_keep_set(const DenseCache& full, int64_t n_prefix, const KeepSet& kept) {
   const KvShape& shape = full.shape();
@@ -64,19 +92,24 @@ void check_keep_set(const DenseCache& full, int64_t n_prefix, const KeepSet& kep
 
 // `after_layer` is called with each layer that has been copied.
 template <typename AfterLayer>
-ZippedRows gather(const DenseCache& full, int64_t n_prefix, KeepSet kept, AfterLayer after_layer) {
+ZippedRows gather(const DenseCache& full, int64_t n_prefix, KeepSet kept,
+                  std::optional<RowType> stored, AfterLayer after_layer) {
   check_keep_set(full, n_prefix, kept);
   ZippedRows rows;
   rows.shape = full.shape();
+  rows.shape.row_type = stored.value_or(full.shape().row_type);
+  CHECK(rows.shape.row_type == full.shape().row_type || is_quantised(rows.shape.row_type));
   rows.n_prefix = n_prefix;
   rows.kept = std::move(kept);
   index_rows(rows);
   auto blocks = std::make_shared<std::vector<Mapping>>();
   blocks->reserve(static_cast<size_t>(rows.shape.n_layer));
+  LayerGatherer gatherer(full, rows);
   for (int64_t layer = 0; layer < rows.shape.n_layer; ++layer) {
-    const Mapping& block = blocks->emplace_back(gather_layer(full, rows, layer));
+    const Mapping& block = blocks->emplace_back(gatherer.gather(layer));
     rows.k_layers.push_back(block.data());
-    rows.v_layers.push_back(block.data() == nullptr ? nullptr : block.data() + block.size() / 2);
+    rows.v_layers.push_back(block.data() == nullptr ? nullptr
+                                                    : block.data() + rows.layer_key_bytes(layer));
     after_layer(layer);
   }
   rows.storage = std::move(blocks);
@@ -95,39 +128,62 @@ int64_t ZippedRows::layer_rows(int64_t layer) const {
   return n;
 }
 
+size_t ZippedRows::layer_key_bytes(int64_t layer) const {
+  size_t n = 0;
+  for (int64_t head = 0; head < shape.n_kv_head; ++head)
+    n += stored_key_bytes(shape, n_rows(layer, head));
+  return n;
+}
+
+size_t ZippedRows::layer_value_bytes(int64_t layer) const {
+  size_t n = 0;
+  for (int64_t head = 0; head < shape.n_kv_head; ++head)
+    n += stored_value_bytes(shape, n_rows(layer, head));
+  return n;
+}
+
 Segment ZippedRows::segment(int64_t layer, int64_t kv_head) const {
   const int64_t n = n_rows(layer, kv_head);
   if (n == 0) return {};
-  const size_t offset =
-      static_cast<size_t>(first_row[head_index(kept, layer, kv_head)]) * shape.row_size();
+  const size_t head = head_index(kept, layer, kv_head);
   const auto at = static_cast<size_t>(layer);
-  return {.k = k_layers[at] + offset, .v = v_layers[at] + offset, .n_rows = n};
+  Segment segment = {
+      .k = k_layers[at] + k_offset[head], .v = v_layers[at] + v_offset[head], .n_rows = n};
+  if (is_quantised(shape.row_type)) segment.quantised = shape.row_type;
+  return segment;
 }
 
 int64_t ZippedRows::kv_bytes() const {
-  const int64_t n_heads = shape.n_layer * shape.n_kv_head;
-  return (n_heads * n_prefix + kept.pairs_kept()) * static_cast<int64_t>(shape.pair_size());
+  size_t n = 0;
+  for (int64_t layer = 0; layer < shape.n_layer; ++layer)
+    n += layer_key_bytes(layer) + layer_value_bytes(layer);
+  return static_cast<int64_t>(n);
 }
 
 void index_rows(ZippedRows& rows) {
-  rows.first_row.clear();
-  rows.first_row.reserve(rows.kept.rows.size());
+  rows.k_offset.clear();
+  rows.v_offset.clear();
   for (int64_t layer = 0; layer < rows.kept.n_layer; ++layer) {
-    int64_t next = 0;
+    size_t k = 0;
+    size_t v = 0;
     for (int64_t head = 0; head < rows.kept.n_kv_head; ++head) {
-      rows.first_row.push_back(next);
-      next += rows.n_rows(layer, head);
+      rows.k_offset.push_back(k);
+      rows.v_offset.push_back(v);
+      k += stored_key_bytes(rows.shape, rows.n_rows(layer, head));
+      v += stored_value_bytes(rows.shape, rows.n_rows(layer, head));
     }
   }
 }
 
-ZippedRows compact(DenseCache& full, int64_t n_prefix, KeepSet kept) {
-  return gather(full, n_prefix, std::move(kept),
+ZippedRows compact(DenseCache& full, int64_t n_prefix, KeepSet kept,
+                   std::optional<RowType> stored) {
+  return gather(full, n_prefix, std::move(kept), stored,
                 [&full](int64_t layer) { full.release_layer(layer); });
 }
 
-ZippedRows compact_copy(const DenseCache& full, int64_t n_prefix, KeepSet kept) {
-  return gather(full, n_prefix, std::move(kept), [](int64_t) {});
+ZippedRows compact_copy(const DenseCache& full, int64_t n_prefix, KeepSet kept,
+                        std::optional<RowType> stored) {
+  return gather(full, n_prefix, std::move(kept), stored, [](int64_t) {});
 }
 
 }  // namespace ctxzip

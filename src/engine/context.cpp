@@ -47,9 +47,10 @@ ZipReport describe_context(const CtzMeta& meta, const ContextRows& rows) {
   report.pairs_kept = global.kept.pairs_kept();
   const int64_t heads = global.shape.n_layer * global.shape.n_kv_head;
   report.kv_bytes_window = rows.local.kv_bytes();
+  KvShape whole = global.shape;
+  if (is_quantised(whole.row_type)) whole.row_type = RowType::kF16;
   report.kv_bytes_full =
-      rows.n_positions() * heads * static_cast<int64_t>(global.shape.pair_size()) +
-      report.kv_bytes_window;
+      rows.n_positions() * heads * static_cast<int64_t>(whole.pair_size()) + report.kv_bytes_window;
   report.kv_bytes_kept = rows.kv_bytes();
   report.method = meta.method;
   report.allocation = meta.allocation;

@@ -54,7 +54,8 @@ struct SessionState {
         tail(model.hp.layers, global_shape(model), local_shape(model), tail_capacity(*context)),
         prompt_runner(model),
         decode_runner(model) {
-    const RowType stored = context->rows.global.shape.row_type;
+    RowType stored = context->rows.global.shape.row_type;
+    if (is_quantised(stored)) stored = RowType::kF16;  // as its windows and every tail
     const RowType wanted = global_shape(model).row_type;
     if (stored != wanted) {
       fail(ErrorKind::kMismatch, "the context has {} rows, but the model was loaded for {} rows",

@@ -42,13 +42,12 @@ StreamZipper::StreamZipper(const Model& model, ZipPlan plan, const ZipOptions& o
                                static_cast<int64_t>(shape.pair_size());
   n_keep_ = plan_.too_short
                 ? scores_.pairs()
-                : pairs_for_budget(options_.budget,
-                                   {.n_layer = shape.n_layer,
-                                    .n_kv_head = shape.n_kv_head,
-                                    .n_context = plan_.n_context(),
-                                    .n_prefix = plan_.n_prefix(),
-                                    .pair_bytes = static_cast<int64_t>(shape.pair_size()),
-                                    .window_bytes = window_bytes});
+                : pairs_for_budget(options_.budget, {.n_layer = shape.n_layer,
+                                                     .n_kv_head = shape.n_kv_head,
+                                                     .n_context = plan_.n_context(),
+                                                     .n_prefix = plan_.n_prefix(),
+                                                     .pair_bytes = pair_bytes(shape, options_),
+                                                     .window_bytes = window_bytes});
 }
 
 void StreamZipper::report_progress(Stage stage, int64_t done) const {
@@ -146,8 +145,10 @@ void StreamZipper::evict(int64_t begin, int64_t end) {
     const double wanted = std::ceil(static_cast<double>(n_keep_) * share * (1 + kSlack));
     n_keep = std::min(so_far, static_cast<int64_t>(wanted));
   }
-  KeepSet kept = plan_.too_short ? keep_all(scores_.n_layer, scores_.n_kv_head, scores_.n_context)
-                                 : select_pairs(scores_, n_keep, options_.allocation);
+  KeepSet kept = plan_.too_short
+                     ? keep_all(scores_.n_layer, scores_.n_kv_head, scores_.n_context)
+                     : select_for_budget(scores_, n_keep, survivors_.shape(), plan_.n_prefix(),
+                                         frozen_window_.kv_bytes(), options_, options_.allocation);
   // What is gone cannot come back.
   if (!plan_.too_short) {
     std::vector<float> left(scores_.values.size(), -INFINITY);
@@ -174,7 +175,7 @@ Context StreamZipper::run() {
   {
     const Stopwatch watch(seconds_.compact);
     report_progress(Stage::kCompact, 0);
-    rows.global = survivors_.take();
+    rows.global = survivors_.take(stored_type(options_));
   }
   std::optional<SelfCheck> loss;
   if (!probes_.empty()) {

@@ -120,14 +120,19 @@ KeepSet Zipper::select(Method method, const Budget& budget, Allocation allocatio
   const KvShape& shape = full_.shape();
   if (plan_.too_short) return keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
   if (budget.quality) return search_quality(method, *budget.quality, allocation);
-  const int64_t n_keep =
-      pairs_for_budget(budget, {.n_layer = shape.n_layer,
-                                .n_kv_head = shape.n_kv_head,
-                                .n_context = plan_.n_context(),
-                                .n_prefix = plan_.n_prefix(),
-                                .pair_bytes = static_cast<int64_t>(shape.pair_size()),
-                                .window_bytes = frozen_window().kv_bytes()});
-  return select_pairs(scores(method), n_keep, allocation);
+  const int64_t n_keep = pairs_for_budget(budget, {.n_layer = shape.n_layer,
+                                                   .n_kv_head = shape.n_kv_head,
+                                                   .n_context = plan_.n_context(),
+                                                   .n_prefix = plan_.n_prefix(),
+                                                   .pair_bytes = pair_bytes(shape, options_),
+                                                   .window_bytes = frozen_window().kv_bytes()});
+  if (n_keep == shape.n_layer * shape.n_kv_head * plan_.n_context() && !budget.size_bytes) {
+    return keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
+  }
+  ZipOptions used = options_;
+  used.budget = budget;
+  return select_for_budget(scores(method), n_keep, shape, plan_.n_prefix(),
+                           frozen_window().kv_bytes(), used, allocation);
 }
 
 KeepSet Zipper::search_quality(Method method, double bound, Allocation allocation) {
@@ -186,7 +191,7 @@ Context Zipper::take(Method method, Allocation allocation, KeepSet kept) {
   {
     const Stopwatch watch(seconds_.compact);
     report_progress(Stage::kCompact, 0, 1);
-    rows = compact(full_, plan_.n_prefix(), std::move(kept));
+    rows = compact(full_, plan_.n_prefix(), std::move(kept), stored_type(options_));
     report_progress(Stage::kCompact, 1, 1);
   }
   return finish(method, allocation, std::move(rows));
@@ -197,7 +202,7 @@ Context Zipper::copy(Method method, Allocation allocation, const KeepSet& kept) 
   ZippedRows rows;
   {
     const Stopwatch watch(seconds_.compact);
-    rows = compact_copy(full_, plan_.n_prefix(), kept);
+    rows = compact_copy(full_, plan_.n_prefix(), kept, stored_type(options_));
   }
   return finish(method, allocation, std::move(rows));
 }

@@ -39,9 +39,9 @@ uint64_t padded_bytes(uint64_t n_bytes) {
 }
 
 std::vector<TensorSpec> tensor_layout(const KvShape& shape, const LayerMap& layers,
-                                      uint64_t n_context, std::span<const uint64_t> layer_rows) {
+                                      uint64_t n_context, std::span<const LayerSize> sizes) {
   std::vector<TensorSpec> specs;
-  specs.reserve(1 + 2 * layer_rows.size());
+  specs.reserve(1 + 2 * sizes.size());
   uint64_t offset = 0;
   const auto add = [&](TensorSpec spec) {
     spec.offset = offset;
@@ -55,15 +55,24 @@ std::vector<TensorSpec> tensor_layout(const KvShape& shape, const LayerMap& laye
        .type = kTensorI8,
        .ne = {stride, n_kv_head, n_global, 1},
        .n_bytes = stride * n_kv_head * n_global});
-  for (size_t layer = 0; layer < layer_rows.size(); ++layer) {
-    const uint64_t rows = layer_rows[layer];
-    if (rows == 0) continue;
-    for (const char* const kind : {"k", "v"}) {
-      add({.name = fmt::format("{}.{}", kind, layer),
-           .type = static_cast<uint32_t>(shape.row_type),
-           .ne = {static_cast<uint64_t>(shape.head_dim), rows, 1, 1},
-           .n_bytes = rows * shape.row_size()});
-    }
+  for (size_t layer = 0; layer < sizes.size(); ++layer) {
+    const LayerSize& size = sizes[layer];
+    if (size.n_rows == 0) continue;
+    const bool local = layers.is_local(static_cast<int64_t>(layer));
+    const RowType type = local ? window_row_type(shape.row_type) : shape.row_type;
+    const auto add_rows = [&](const char* kind, uint64_t n_bytes) {
+      TensorSpec spec = {.name = fmt::format("{}.{}", kind, layer),
+                         .type = static_cast<uint32_t>(type),
+                         .ne = {static_cast<uint64_t>(shape.head_dim), size.n_rows, 1, 1},
+                         .n_bytes = n_bytes};
+      if (is_quantised(type)) {
+        spec.type = kTensorI8;
+        spec.ne = {n_bytes, 1, 1, 1};
+      }
+      add(std::move(spec));
+    };
+    add_rows("k", size.k_bytes);
+    add_rows("v", size.v_bytes);
   }
   return specs;
 }

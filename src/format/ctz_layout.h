@@ -64,9 +64,21 @@ constexpr uint64_t bitmap_bytes(uint64_t n_context) { return (n_context + 7) / 8
 // Bytes of a tensor with its padding.
 uint64_t padded_bytes(uint64_t n_bytes);
 
-// `kept` (over the global layers), then k.N and v.N of each of the model's layers N that has rows.
-// layer_rows (layer): rows of all its heads together, prefixes included. `shape` is of one layer.
+// Rows of all heads of one layer together, prefixes included.
+struct LayerSize {
+  uint64_t n_rows = 0;
+  uint64_t k_bytes = 0;
+  uint64_t v_bytes = 0;
+};
+
+// The type of local layers' rows beside global rows of `type`.
+constexpr RowType window_row_type(RowType type) {
+  return is_quantised(type) ? RowType::kF16 : type;
+}
+
+// `kept` (over the global layers), then k.N and v.N of each of the model's layers N that has rows;
+// sizes (layer). `shape` is of the global layers.
 std::vector<TensorSpec> tensor_layout(const KvShape& shape, const LayerMap& layers,
-                                      uint64_t n_context, std::span<const uint64_t> layer_rows);
+                                      uint64_t n_context, std::span<const LayerSize> sizes);
 
 }  // namespace ctxzip

@@ -192,9 +192,14 @@ LayerMap read_layers(const Source& source, const ModelFingerprint& model) {
 
 KvShape read_shape(const Source& source, const CtzMeta& meta, const LayerMap& layers) {
   const auto row_type = source.get<uint32_t>(kKeyRowType);
-  if (row_type > static_cast<uint32_t>(RowType::kF16)) {
+  constexpr uint32_t kKnown[] = {
+      static_cast<uint32_t>(RowType::kF32), static_cast<uint32_t>(RowType::kF16),
+      static_cast<uint32_t>(RowType::kQ8), static_cast<uint32_t>(RowType::kQ4)};
+  if (std::find(std::begin(kKnown), std::end(kKnown), row_type) == std::end(kKnown)) {
     fail(ErrorKind::kUnsupported,
-         "{} has rows of type {}, supported are 0 (f32) and 1 (f16); use a later ctxzip",
+         "{} has rows of type {}, supported are 0 (f32), 1 (f16), 100 (q8) and 101 (q4); use a "
+         "later "
+         "ctxzip",
          source.object, row_type);
   }
   const KvShape shape = {.n_layer = layers.n_global(),
@@ -204,6 +209,9 @@ KvShape read_shape(const Source& source, const CtzMeta& meta, const LayerMap& la
   const auto problem =
       limit_exceeded(shape, layers, meta.prefix_tokens.size() + meta.context_tokens.size());
   if (problem) source.corrupt("{}", *problem);
+  if (is_quantised(shape.row_type) && shape.head_dim % 8 != 0) {
+    source.corrupt("head_dim is {} with quantised rows, expected a multiple of 8", shape.head_dim);
+  }
   return shape;
 }
 
@@ -319,31 +327,34 @@ KeepSet read_keep_set(const Source& source, const KvShape& shape, uint64_t n_con
   return kept;
 }
 
-// (layer of the model): rows of all its heads.
-std::vector<uint64_t> sum_layer_rows(const KvShape& shape, const LayerMap& layers,
-                                     uint64_t n_prefix, uint64_t n_window,
-                                     std::span<const uint32_t> counts) {
-  const auto n_kv_head = static_cast<size_t>(shape.n_kv_head);
-  std::vector<uint64_t> layer_rows;
+// (layer of the model)
+std::vector<LayerSize> layer_sizes(const ContextRows& rows, std::span<const uint32_t> counts) {
+  const LayerMap& layers = rows.layers;
+  std::vector<LayerSize> sizes;
   for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
-    uint64_t n = n_kv_head * (layers.is_local(layer) ? n_window : n_prefix);
-    if (!layers.is_local(layer)) {
-      const auto first = static_cast<size_t>(layers.index(layer)) * n_kv_head;
-      for (const uint32_t count : counts.subspan(first, n_kv_head)) n += count;
+    const bool local = layers.is_local(layer);
+    const ZippedRows& store = local ? rows.local : rows.global;
+    LayerSize size;
+    for (int64_t head = 0; head < store.shape.n_kv_head; ++head) {
+      const auto at = static_cast<size_t>(layers.index(layer) * store.shape.n_kv_head + head);
+      const int64_t n_rows = store.n_prefix + (local ? 0 : int64_t{counts[at]});
+      size.n_rows += static_cast<uint64_t>(n_rows);
+      size.k_bytes += stored_key_bytes(store.shape, n_rows);
+      size.v_bytes += stored_value_bytes(store.shape, n_rows);
     }
-    layer_rows.push_back(n);
+    sizes.push_back(size);
   }
-  return layer_rows;
+  return sizes;
 }
 
 // Points both stores at their tensors, which follow the bitmaps in the order of layers.
-void place_rows(ContextRows& rows, std::span<const uint64_t> layer_rows,
+void place_rows(ContextRows& rows, std::span<const LayerSize> sizes,
                 std::span<const std::span<const std::byte>> tensors) {
   size_t next = 1;
-  for (size_t layer = 0; layer < layer_rows.size(); ++layer) {
+  for (size_t layer = 0; layer < sizes.size(); ++layer) {
     ZippedRows& store =
         rows.layers.is_local(static_cast<int64_t>(layer)) ? rows.local : rows.global;
-    const bool any = layer_rows[layer] > 0;
+    const bool any = sizes[layer].n_rows > 0;
     store.k_layers.push_back(any ? tensors[next++].data() : nullptr);
     store.v_layers.push_back(any ? tensors[next++].data() : nullptr);
   }
@@ -364,20 +375,18 @@ CtzFile parse_ctz(std::span<const std::byte> bytes, const std::string& object) {
   const KvShape shape = read_shape(source, file.meta, rows.layers);
   const size_t n_prefix = file.meta.prefix_tokens.size();
   const uint64_t n_context = file.meta.context_tokens.size();
-  const auto n_window = static_cast<uint64_t>(
-      frozen_window_rows(rows.layers, static_cast<int64_t>(n_prefix + n_context)));
-  const auto counts = read_counts(source, shape, n_context);
-  const auto layer_rows = sum_layer_rows(shape, rows.layers, n_prefix, n_window, counts);
-  const auto tensors =
-      read_tensors(source, tensor_layout(shape, rows.layers, n_context, layer_rows));
   rows.global.shape = shape;
   rows.global.n_prefix = static_cast<int64_t>(n_prefix);
-  rows.global.kept = read_keep_set(source, shape, n_context, counts, tensors[0]);
   rows.local.shape = shape;
   rows.local.shape.n_layer = rows.layers.n_local();
-  rows.local.n_prefix = static_cast<int64_t>(n_window);
+  rows.local.shape.row_type = window_row_type(shape.row_type);
+  rows.local.n_prefix = frozen_window_rows(rows.layers, static_cast<int64_t>(n_prefix + n_context));
   rows.local.kept = keep_nothing(rows.layers.n_local(), shape.n_kv_head);
-  place_rows(rows, layer_rows, tensors);
+  const auto counts = read_counts(source, shape, n_context);
+  const auto sizes = layer_sizes(rows, counts);
+  const auto tensors = read_tensors(source, tensor_layout(shape, rows.layers, n_context, sizes));
+  rows.global.kept = read_keep_set(source, shape, n_context, counts, tensors[0]);
+  place_rows(rows, sizes, tensors);
   return file;
 }
 

@@ -43,6 +43,7 @@ void check_arguments(const CtzMeta& meta, const ContextRows& rows) {
   if (rows.layers.n_local() > 0) {
     CHECK(rows.local.n_prefix == frozen_window_rows(rows.layers, rows.n_positions()));
     CHECK(rows.local.shape.n_layer == rows.layers.n_local());
+    CHECK(rows.local.shape.row_type == window_row_type(shape.row_type));
   }
   for (const auto* tokens : {&meta.prefix_tokens, &meta.context_tokens, &meta.question_tokens,
                              &meta.turn_tokens, &meta.next_turn_tokens}) {
@@ -71,22 +72,24 @@ Body make_body(const ContextRows& rows) {
   const auto store = [&](int64_t layer) -> const ZippedRows& {
     return layers.is_local(layer) ? rows.local : rows.global;
   };
-  std::vector<uint64_t> layer_rows;
+  std::vector<LayerSize> sizes;
   for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
-    layer_rows.push_back(static_cast<uint64_t>(store(layer).layer_rows(layers.index(layer))));
+    const int64_t at = layers.index(layer);
+    sizes.push_back({.n_rows = static_cast<uint64_t>(store(layer).layer_rows(at)),
+                     .k_bytes = store(layer).layer_key_bytes(at),
+                     .v_bytes = store(layer).layer_value_bytes(at)});
   }
-  const KvShape& shape = rows.global.shape;
   Body body;
-  body.specs =
-      tensor_layout(shape, layers, static_cast<uint64_t>(rows.global.kept.n_context), layer_rows);
+  body.specs = tensor_layout(rows.global.shape, layers,
+                             static_cast<uint64_t>(rows.global.kept.n_context), sizes);
   body.bitmaps = make_bitmaps(rows.global.kept);
   body.data.push_back(body.bitmaps);
   for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
-    const size_t n_bytes = layer_rows[static_cast<size_t>(layer)] * shape.row_size();
-    if (n_bytes == 0) continue;
+    const LayerSize& size = sizes[static_cast<size_t>(layer)];
+    if (size.n_rows == 0) continue;
     const auto at = static_cast<size_t>(layers.index(layer));
-    body.data.emplace_back(store(layer).k_layers[at], n_bytes);
-    body.data.emplace_back(store(layer).v_layers[at], n_bytes);
+    body.data.emplace_back(store(layer).k_layers[at], size.k_bytes);
+    body.data.emplace_back(store(layer).v_layers[at], size.v_bytes);
   }
   return body;
 }

@@ -78,7 +78,9 @@ TEST(ZippedRows, CompactTakesPrefixThenKeptRowsOfEachHead) {
   EXPECT_EQ(rows.layer_rows(0), 3 * kPrefix + 2);
   EXPECT_EQ(rows.layer_rows(1), 3 * kPrefix + 26);
   EXPECT_EQ(rows.kv_bytes(), (6 * kPrefix + 28) * 32);
-  EXPECT_EQ(rows.first_row, (std::vector<int64_t>{0, 3, 7, 0, 23, 32}));
+  const size_t row = rows.shape.row_size();
+  EXPECT_EQ(rows.k_offset, (std::vector<size_t>{0, 3 * row, 7 * row, 0, 23 * row, 32 * row}));
+  EXPECT_EQ(rows.v_offset, rows.k_offset);
 }
 
 TEST(ZippedRows, CopyLeavesTheCache) {

@@ -59,17 +59,21 @@ TEST_P(CtzRoundTrip, WritingWhatWasReadGivesTheSameBytes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, CtzRoundTrip,
-    testing::Values(SampleOptions{}, SampleOptions{.row_type = RowType::kF32},
-                    SampleOptions{.layers = "g", .n_kv_head = 1, .n_prefix = 0, .n_context = 1},
-                    SampleOptions{.layers = "g", .n_kv_head = 1, .n_context = 8, .ratio = 1},
-                    SampleOptions{.layers = "gg", .n_kv_head = 1, .n_prefix = 0, .n_context = 9},
-                    SampleOptions{.n_prefix = 0, .n_context = 64, .ratio = 0},
-                    SampleOptions{.head_dim = 256, .n_context = 65, .ratio = 0.9},
-                    SampleOptions{
-                        .layers = std::string(128, 'g'), .n_kv_head = 128, .n_context = 5},
-                    SampleOptions{.layers = "llgllg", .window = 8},
-                    SampleOptions{.layers = "gl", .window = 1, .n_context = 40},
-                    SampleOptions{.layers = "lg", .window = 500, .n_prefix = 0}));
+    testing::Values(
+        SampleOptions{}, SampleOptions{.row_type = RowType::kF32},
+        SampleOptions{.layers = "g", .n_kv_head = 1, .n_prefix = 0, .n_context = 1},
+        SampleOptions{.layers = "g", .n_kv_head = 1, .n_context = 8, .ratio = 1},
+        SampleOptions{.layers = "gg", .n_kv_head = 1, .n_prefix = 0, .n_context = 9},
+        SampleOptions{.n_prefix = 0, .n_context = 64, .ratio = 0},
+        SampleOptions{.head_dim = 256, .n_context = 65, .ratio = 0.9},
+        SampleOptions{.layers = std::string(128, 'g'), .n_kv_head = 128, .n_context = 5},
+        SampleOptions{.layers = "llgllg", .window = 8},
+        SampleOptions{.row_type = RowType::kQ8, .n_context = 200},
+        SampleOptions{.row_type = RowType::kQ4, .n_context = 200, .ratio = 1},
+        SampleOptions{.row_type = RowType::kQ4, .n_prefix = 0, .n_context = 1},
+        SampleOptions{.layers = "lg", .window = 9, .row_type = RowType::kQ4, .n_context = 70},
+        SampleOptions{.layers = "gl", .window = 1, .n_context = 40},
+        SampleOptions{.layers = "lg", .window = 500, .n_prefix = 0}));
 
 TEST_F(CtzFileTest, FileKeepsEverything) {
   const Sample sample = make_sample();

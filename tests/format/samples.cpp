@@ -6,6 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "format/ctz_layout.h"
+
 namespace ctxzip {
 namespace {
 
@@ -77,7 +79,7 @@ Sample make_sample(const SampleOptions& options) {
     const KvShape shape = {.n_layer = n_layer,
                            .n_kv_head = options.n_kv_head,
                            .head_dim = options.head_dim,
-                           .row_type = options.row_type};
+                           .row_type = window_row_type(options.row_type)};
     DenseCache rows(shape, n_rows);
     for (int64_t head = 0; head < n_layer * options.n_kv_head; ++head) {
       const int64_t layer = head / options.n_kv_head;
@@ -103,7 +105,7 @@ Sample make_sample(const SampleOptions& options) {
   }
   const DenseCache window = store(layers.n_local(), std::min(n_rows, layers.window() + 2));
   sample.rows = {.layers = layers,
-                 .global = compact(full, options.n_prefix, std::move(kept)),
+                 .global = compact(full, options.n_prefix, std::move(kept), options.row_type),
                  .local = freeze_window(window, layers, n_rows)};
   return sample;
 }
@@ -122,16 +124,19 @@ void expect_same_rows(const ZippedRows& expected, const ZippedRows& found) {
   EXPECT_EQ(expected.shape, found.shape);
   EXPECT_EQ(expected.n_prefix, found.n_prefix);
   EXPECT_EQ(expected.kept, found.kept);
-  EXPECT_EQ(expected.first_row, found.first_row);
+  EXPECT_EQ(expected.k_offset, found.k_offset);
+  EXPECT_EQ(expected.v_offset, found.v_offset);
   for (int64_t layer = 0; layer < expected.shape.n_layer; ++layer) {
     for (int64_t head = 0; head < expected.shape.n_kv_head; ++head) {
       const Segment x = expected.segment(layer, head);
       const Segment y = found.segment(layer, head);
       ASSERT_EQ(x.n_rows, y.n_rows);
-      const size_t n_bytes = static_cast<size_t>(x.n_rows) * expected.shape.row_size();
-      if (n_bytes == 0) continue;
-      EXPECT_EQ(std::memcmp(x.k, y.k, n_bytes), 0) << layer << " " << head;
-      EXPECT_EQ(std::memcmp(x.v, y.v, n_bytes), 0) << layer << " " << head;
+      EXPECT_EQ(x.quantised, y.quantised);
+      if (x.n_rows == 0) continue;
+      EXPECT_EQ(std::memcmp(x.k, y.k, stored_key_bytes(expected.shape, x.n_rows)), 0)
+          << layer << " " << head;
+      EXPECT_EQ(std::memcmp(x.v, y.v, stored_value_bytes(expected.shape, x.n_rows)), 0)
+          << layer << " " << head;
     }
   }
 }

@@ -1,0 +1,141 @@
+// Contexts with 8- and 4-bit rows: their sizes, their files, and what they lose.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "ctxzip/error.h"
+#include "ctxzip/session.h"
+#include "engine/stream_zip.h"
+#include "engine/zipper.h"
+#include "select/select.h"
+#include "support/engine_run.h"
+#include "support/logits.h"
+#include "support/tiny_model.h"
+
+namespace ctxzip::test {
+namespace {
+
+constexpr int64_t kContext = 500;
+
+struct Case {
+  const char* architecture;
+  KvType kv;
+  double max_kl;  // against f16 rows; tiny random models are touchier than trained ones
+};
+
+class Quantised : public testing::TestWithParam<Case> {
+ protected:
+  static Model tiny(bool f32_rows = false) {
+    const std::string path = temp_path("quantised.gguf");
+    TinyModel tiny = {.architecture = GetParam().architecture, .n_embd = 128};
+    if (tiny.architecture == "gemma3") {
+      tiny.n_layer = 6;
+      tiny.window = 32;
+    }
+    write_tiny_model(tiny, path);
+    return Model::load(path, {.n_threads = 2, .f32_rows = f32_rows});
+  }
+
+  static Context zipped(const Model& model, const ZipOptions& options) {
+    PromptLayout layout;
+    layout.prefix = {1, 2, 3};
+    layout.turn = {4};
+    ZipPlan plan = plan_zip(*model.state(), layout, random_tokens(kContext, 256, 5), options);
+    if (options.schedule == Schedule::kStreaming) {
+      return StreamZipper(model, std::move(plan), options).run();
+    }
+    Zipper zipper(model, std::move(plan), options);
+    zipper.prefill();
+    return zipper.take(options.method, options.allocation,
+                       zipper.select(options.method, options.budget, options.allocation));
+  }
+
+  static std::vector<float> logits(const Model& model, const Context& context, int64_t batch) {
+    const auto question = random_tokens(40, 256, 9);
+    SegmentTable past = segment_table(*model.state());
+    past.add(context.state()->rows);
+    return TailRun(model, past, kContext + 3, 64).feed(question, batch);
+  }
+};
+
+TEST_P(Quantised, StaysCloseToTheSameRowsAsF16) {
+  const Model model = tiny();
+  ZipOptions options = {.budget = {.ratio = 0.5}, .self_check = false};
+  const Context plain = zipped(model, options);
+  options.kv = GetParam().kv;
+  const Context quantised = zipped(model, options);
+  EXPECT_EQ(quantised.state()->rows.global.kept, plain.state()->rows.global.kept);
+  for (const int64_t batch : {1, 40}) {
+    const auto difference =
+        compare_logits(logits(model, plain, batch), logits(model, quantised, batch), 256);
+    std::printf("batch %d: mean KL %.3g\n", static_cast<int>(batch), difference.mean_kl);
+    EXPECT_LE(difference.mean_kl, GetParam().max_kl);
+  }
+}
+
+TEST_P(Quantised, FilesAndSessionsGiveTheSame) {
+  const Model model = tiny();
+  ZipOptions options = {.budget = {.ratio = 0.4}, .kv = GetParam().kv, .self_check = false};
+  const Context context = zipped(model, options);
+  const std::string path = temp_path("quantised.ctz");
+  context.save(path);
+  const Context opened = Context::open(model, path);
+  EXPECT_EQ(opened.save(), context.save());
+  EXPECT_EQ(logits(model, opened, 1), logits(model, context, 1));
+  EXPECT_EQ(opened.report().row_type, GetParam().kv == KvType::kQ8 ? "q8" : "q4");
+  EXPECT_EQ(opened.report().kv_bytes_full,
+            zipped(model, {.self_check = false}).report().kv_bytes_full);
+  EXPECT_EQ(Session(opened).ask("", {.max_tokens = 20}).tokens,
+            Session(context).ask("", {.max_tokens = 20}).tokens);
+  EXPECT_THROW(Session(Context::open(tiny(true), path)), Error);
+}
+
+TEST_P(Quantised, AStreamedOneIsQuantisedToo) {
+  const Model model = tiny();
+  const Context context = zipped(model, {.budget = {.ratio = 0.4},
+                                         .schedule = Schedule::kStreaming,
+                                         .kv = GetParam().kv,
+                                         .chunk_tokens = 128,
+                                         .self_check = false});
+  EXPECT_EQ(context.report().pairs_kept, context.report().pairs_total * 2 / 5);
+  EXPECT_LT(context.report().kv_bytes_kept, context.report().kv_bytes_full);
+  EXPECT_EQ(logits(model, context, 1).size(), 40u * 256);
+}
+
+TEST_P(Quantised, ASizeBudgetIsNeverExceeded) {
+  const Model model = tiny();
+  for (const int64_t size : {60'000, 90'000, 123'457}) {
+    const Context context =
+        zipped(model, {.budget = {.size_bytes = size}, .kv = GetParam().kv, .self_check = false});
+    EXPECT_LE(context.report().kv_bytes_kept, size);
+    EXPECT_GE(context.report().kv_bytes_kept, size * 8 / 10);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, Quantised,
+    testing::Values(Case{"llama", KvType::kQ8, 1e-3}, Case{"llama", KvType::kQ4, 0.2},
+                    Case{"qwen2", KvType::kQ8, 1e-3}, Case{"qwen2", KvType::kQ4, 0.2},
+                    Case{"gemma3", KvType::kQ8, 1e-3}, Case{"gemma3", KvType::kQ4, 0.2}),
+    [](const auto& test) {
+      return std::string(test.param.architecture) + (test.param.kv == KvType::kQ8 ? "_q8" : "_q4");
+    });
+
+// With everything kept, all of the change is the rows' rounding.
+TEST(QuantisedSmolLm2, LosesLittleAndIsSmall) {
+  CTXZIP_NEEDS_MODEL(kSmolLm2);
+  std::ifstream file(data_path("sample.txt"));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const Model model = Model::load(model_path(kSmolLm2), {.n_threads = 2});
+  for (const auto& [kv, bound] : {std::pair(KvType::kQ8, 0.01), std::pair(KvType::kQ4, 0.05)}) {
+    const Context context = zip(model, text, {.budget = {.ratio = 1.0}, .kv = kv});
+    std::printf("%s: delta_nll %.4f, probe %.4f\n", context.report().row_type.c_str(),
+                *context.report().delta_nll, *context.report().delta_nll_probe);
+    EXPECT_LE(*context.report().delta_nll, bound);
+  }
+}
+
+}  // namespace
+}  // namespace ctxzip::test
