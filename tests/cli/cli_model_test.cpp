@@ -180,6 +180,49 @@ TEST_F(CliModel, InspectNeedsNoModel) {
   }
 }
 
+TEST_F(CliModel, RowTypesAndSchedulesAreStoredAndShown) {
+  const auto result = run({"zip", "doc.txt", "-o", "q4.ctz", "--kv", "q4", "--schedule",
+                           "streaming", "--chunk", "64", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json zipped = json::parse(result.out);
+  EXPECT_EQ(zipped["row_type"], "q4");
+  EXPECT_EQ(zipped["schedule"], "streaming");
+  const auto inspected = run({"inspect", "q4.ctz", "--json"});
+  EXPECT_EQ(json::parse(inspected.out)["schedule"], "streaming");
+  const auto asked = run({"ask", "q4.ctz", "How high is the rock?", "-n", "4", "--json"});
+  EXPECT_EQ(asked.exit_code, 0) << asked.err;
+  const auto refused =
+      run({"zip", "doc.txt", "-o", "no.ctz", "--schedule", "streaming", "--quality", "0.1"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("two-pass"), std::string::npos) << refused.err;
+}
+
+TEST_F(CliModel, BenchMeasuresBesideLlamaCpp) {
+  const auto result = run({"bench", "--context", "64,96", "--ratios", "1,0.5", "--rounds", "1",
+                           "--plot", "speed.svg", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json report = json::parse(result.out);
+  ASSERT_EQ(report["rows"].size(), 4u);
+  for (const json& row : report["rows"]) {
+    EXPECT_GT(row["prefill_tokens_per_s"], 0);
+    EXPECT_GT(row["decode_vs_llama_cpp"], 0);
+    EXPECT_TRUE(row["delta_nll"].is_number());
+  }
+  EXPECT_EQ(report["rows"][3]["ratio"], 0.5);
+  EXPECT_EQ(report["llama_cpp"].size(), 2u);
+  EXPECT_TRUE(fs::exists(folder_->path() / "speed.svg"));
+  EXPECT_EQ(run({"bench", "--ratios", "2"}).exit_code, 2);
+}
+
+TEST_F(CliModel, ModelInfoSaysWhatAContextCosts) {
+  ProgramRun program{.arguments = {"model", "info", "--tokens", "1000", "--json"}};
+  const auto result = run(program);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json info = json::parse(result.out);
+  EXPECT_EQ(info["kv_bytes_full"], 1000 * info["kv_bytes_per_token"].get<int64_t>());
+  EXPECT_EQ(info["kv_bytes_at_30_percent"], 300 * info["kv_bytes_per_token"].get<int64_t>());
+}
+
 TEST_F(CliModel, InspectPrintsTablesAndWords) {
   EXPECT_NE(run({"inspect", "doc.ctz"}).out.find("layer"), std::string::npos);
   EXPECT_NE(run({"inspect", "doc.ctz", "--heads"}).out.find("head 2"), std::string::npos);

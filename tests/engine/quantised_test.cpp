@@ -22,7 +22,7 @@ constexpr int64_t kContext = 500;
 struct Case {
   const char* architecture;
   KvType kv;
-  double max_kl;  // against f16 rows; tiny random models are touchier than trained ones
+  double max_kl;  // against f16 rows; random models have no redundancy, trained ones lose far less
 };
 
 class Quantised : public testing::TestWithParam<Case> {
@@ -116,9 +116,9 @@ TEST_P(Quantised, ASizeBudgetIsNeverExceeded) {
 
 INSTANTIATE_TEST_SUITE_P(
     Tiny, Quantised,
-    testing::Values(Case{"llama", KvType::kQ8, 1e-3}, Case{"llama", KvType::kQ4, 0.2},
-                    Case{"qwen2", KvType::kQ8, 1e-3}, Case{"qwen2", KvType::kQ4, 0.2},
-                    Case{"gemma3", KvType::kQ8, 1e-3}, Case{"gemma3", KvType::kQ4, 0.2}),
+    testing::Values(Case{"llama", KvType::kQ8, 1e-3}, Case{"llama", KvType::kQ4, 0.5},
+                    Case{"qwen2", KvType::kQ8, 1e-3}, Case{"qwen2", KvType::kQ4, 0.5},
+                    Case{"gemma3", KvType::kQ8, 1e-3}, Case{"gemma3", KvType::kQ4, 0.5}),
     [](const auto& test) {
       return std::string(test.param.architecture) + (test.param.kv == KvType::kQ8 ? "_q8" : "_q4");
     });

@@ -73,8 +73,8 @@ void expect_product(const Case& test) {
 class MatmulTest : public ::testing::TestWithParam<const MatmulKernels*> {};
 
 TEST_P(MatmulTest, EveryTypeMatchesExactSums) {
-  for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,
-                               GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_Q6_K}) {
+  for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
+                               GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_Q6_K}) {
     expect_product({GetParam(), type, 512, 40, 33});
   }
 }
