@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/fail.h"
+#include "engine/passes.h"
 #include "engine/prompts.h"
 
 namespace ctxzip {
@@ -85,12 +86,6 @@ SelfCheckProbes self_check_probes(const Tokenizer& tokenizer, const PromptLayout
 
 NllSum sum_nll(const detail::ModelState& model, GraphRunner& runner, const SegmentTable& past,
                int64_t first_position, std::span<const Probe> probes, const CancelToken* cancel) {
-  size_t longest = 1;
-  for (const Probe& probe : probes) longest = std::max(longest, probe.input.size());
-  DenseCache own(one_layer_shape(model), static_cast<int64_t>(longest));
-  CacheAttention attention(attention_setup(model), past, static_cast<int>(past.size()), nullptr);
-  attention.set_target({.global = {&own, 0}, .local = {&own, 0}, .one_layer = true});
-
   const size_t n_vocab = static_cast<size_t>(model.hp.n_vocab);
   NllSum sum;
   for (const Probe& probe : probes) {
@@ -99,8 +94,8 @@ NllSum sum_nll(const detail::ModelState& model, GraphRunner& runner, const Segme
     std::vector<int32_t> rows(probe.input.size() - static_cast<size_t>(first));
     if (rows.empty()) continue;
     std::iota(rows.begin(), rows.end(), static_cast<int32_t>(first - 1));
-    const auto logits =
-        runner.run({probe.input, first_position, rows}, attention, 0, {.cancel = cancel});
+    const auto logits = run_pass(model, runner, past, static_cast<int>(past.size()), nullptr,
+                                 {probe.input, first_position, rows}, {.cancel = cancel});
     for (size_t row = 0; row < rows.size(); ++row) {
       const Token next = probe.input[static_cast<size_t>(first) + row];
       sum.nats += token_nll(logits.subspan(row * n_vocab, n_vocab), next);

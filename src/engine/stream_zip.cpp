@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "engine/passes.h"
 #include "engine/prompts.h"
 #include "score/random.h"
-#include "select/select.h"
 
 namespace ctxzip {
 namespace {
@@ -19,17 +19,32 @@ int64_t longest_chunk(const ZipPlan& plan) {
   return plan.n_prefix() + std::min(plan.chunk_tokens, plan.n_context());
 }
 
+// Pairs of positions before `end` that are gone cannot come back: they get the lowest score.
+void forget_dropped(const KeepSet& kept, int64_t end, Scores& scores) {
+  for (size_t head = 0; head < kept.rows.size(); ++head) {
+    float* values = scores.values.data() + head * static_cast<size_t>(scores.n_context);
+    auto next = kept.rows[head].begin();
+    for (int64_t row = 0; row < end; ++row) {
+      if (next != kept.rows[head].end() && *next == row) {
+        ++next;
+      } else {
+        values[row] = -INFINITY;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 StreamZipper::StreamZipper(const Model& model, ZipPlan plan, const ZipOptions& options)
     : model_(model),
       plan_(std::move(plan)),
       options_(options),
-      runner_(std::make_unique<GraphRunner>(*model.state())),
+      size_(context_size(state(), plan_, options)),
+      runner_(std::make_unique<GraphRunner>(state())),
       prompts_(repeat_prompts(state().tokenizer, plan_.layout)),
       chunk_(global_shape(state()), longest_chunk(plan_)),
-      window_(local_shape(state()), state().hp.layers.window_rows() +
-                                        std::min(options.batch_tokens, longest_chunk(plan_))),
+      window_(make_window_store(state(), std::min(options.batch_tokens, longest_chunk(plan_)))),
       survivors_(global_shape(state()), plan_.n_prefix(), plan_.n_context()) {
   options_.recon_attention = ReconAttention::kLocal;
   const KvShape& shape = survivors_.shape();
@@ -37,17 +52,7 @@ StreamZipper::StreamZipper(const Model& model, ZipPlan plan, const ZipOptions& o
   if (options_.self_check && !plan_.too_short) {
     probes_ = self_check_probes(state().tokenizer, plan_.layout, plan_.context);
   }
-  const int64_t window_bytes = frozen_window_rows(state().hp.layers, plan_.n_positions()) *
-                               shape.n_kv_head * state().hp.layers.n_local() *
-                               static_cast<int64_t>(shape.pair_size());
-  n_keep_ = plan_.too_short
-                ? scores_.pairs()
-                : pairs_for_budget(options_.budget, {.n_layer = shape.n_layer,
-                                                     .n_kv_head = shape.n_kv_head,
-                                                     .n_context = plan_.n_context(),
-                                                     .n_prefix = plan_.n_prefix(),
-                                                     .pair_bytes = pair_bytes(shape, options_),
-                                                     .window_bytes = window_bytes});
+  n_keep_ = plan_.too_short ? scores_.pairs() : pairs_for_budget(options_.budget, size_);
 }
 
 void StreamZipper::report_progress(Stage stage, int64_t done) const {
@@ -62,22 +67,12 @@ void StreamZipper::prefill(int64_t begin, int64_t end) {
   const int64_t first_position = begin == 0 ? 0 : plan_.n_prefix() + begin;
   SegmentTable past = segment_table(state());
   if (begin > 0) past.add(survivors_);
-  CacheAttention attention(attention_setup(state()), past, static_cast<int>(past.size()), nullptr);
   chunk_.truncate(0);
-  for (const int64_t n_tokens = static_cast<int64_t>(tokens.size()); chunk_.n_rows() < n_tokens;) {
-    const int64_t first = chunk_.n_rows();
-    const int64_t n = std::min(options_.batch_tokens, n_tokens - first);
-    if (window_.n_rows() + n > window_.capacity()) {
-      window_.drop_front(window_.n_rows() - state().hp.layers.window_rows());
-    }
-    attention.set_target({.global = {&chunk_, first}, .local = {&window_, window_.n_rows()}});
-    const auto part = std::span(tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(n));
-    runner_->run({part, first_position + first, {}}, attention, attention.own_row_capacity(),
-                 {.cancel = options_.cancel});
-    chunk_.extend(n);
-    window_.extend(n);
-    report_progress(Stage::kPrefill, std::max<int64_t>(0, begin + first + n - first_row(begin)));
-  }
+  prefill_rows(state(), *runner_, past, tokens, first_position, {chunk_, window_},
+               options_.batch_tokens, options_.cancel, [&](int64_t done) {
+                 const int64_t read = std::max<int64_t>(0, done - first_row(begin));
+                 report_progress(Stage::kPrefill, begin + read);
+               });
   if (begin == 0) survivors_.add_prefix(chunk_);
   frozen_window_ = freeze_window(window_, state().hp.layers, plan_.n_prefix() + end);
   peak_kv_bytes_ = std::max(
@@ -87,30 +82,25 @@ void StreamZipper::prefill(int64_t begin, int64_t end) {
 }
 
 void StreamZipper::score(int64_t begin, int64_t end) {
-  if (plan_.too_short) return;
   const Stopwatch watch(seconds_.score);
-  if (options_.method == Method::kRandom) {
-    const Scores all =
+  if (plan_.too_short || options_.method == Method::kRandom) {
+    const Scores given =
         random_scores(scores_.n_layer, scores_.n_kv_head, scores_.n_context, options_.seed);
-    for (size_t pair = 0; pair < scores_.values.size(); ++pair) {
-      const int64_t position = static_cast<int64_t>(pair) % scores_.n_context;
-      if (position >= begin && position < end) scores_.values[pair] = all.values[pair];
+    for (int64_t head = 0; head < scores_.n_layer * scores_.n_kv_head; ++head) {
+      const int64_t start = head * scores_.n_context;
+      std::copy(given.values.begin() + start + begin, given.values.begin() + start + end,
+                scores_.values.begin() + start + begin);
     }
     return;
   }
   const ReconstructionPass pass = reconstruction_pass(prompts_, plan_.context, begin, end);
-  SegmentTable past = segment_table(state());
-  past.add_prefix(survivors_);
-  past.add(chunk_, first_row(begin), chunk_.n_rows());
-  past.add_window(frozen_window_);
-  const ScoreSink sink = {.n_segments = 3,
-                          .columns = 1,
-                          .best = scores_.values.data() + begin,
-                          .head_stride = scores_.n_context};
-  DenseCache own(one_layer_shape(state()), static_cast<int64_t>(pass.input.size()));
-  CacheAttention attention(attention_setup(state()), past, 2, &sink);
-  attention.set_target({.global = {&own, 0}, .local = {&own, 0}, .one_layer = true});
-  runner_->run({pass.input, plan_.n_prefix() + end, {}}, attention, 0, {.cancel = options_.cancel});
+  SegmentTable prefix_and_chunk = segment_table(state());
+  prefix_and_chunk.add_prefix(survivors_);
+  prefix_and_chunk.add(chunk_, first_row(begin), chunk_.n_rows());
+  PassAttention over = chunk_attention(std::move(prefix_and_chunk), begin, scores_);
+  over.past.add_window(frozen_window_);
+  run_pass(state(), *runner_, over.past, over.own_place, &over.sink,
+           {pass.input, plan_.n_prefix() + end, {}}, {.cancel = options_.cancel});
 }
 
 SegmentTable StreamZipper::rows_now(int64_t begin, bool with_chunk) const {
@@ -138,26 +128,15 @@ void StreamZipper::check(int64_t begin, int64_t end, bool with_chunk, Losses& lo
 
 void StreamZipper::evict(int64_t begin, int64_t end) {
   const Stopwatch watch(seconds_.compact);
-  const double share = static_cast<double>(end) / static_cast<double>(plan_.n_context());
-  const int64_t so_far = scores_.n_layer * scores_.n_kv_head * end;
   int64_t n_keep = n_keep_;
   if (end < plan_.n_context()) {
+    const double share = static_cast<double>(end) / static_cast<double>(plan_.n_context());
     const double wanted = std::ceil(static_cast<double>(n_keep_) * share * (1 + kSlack));
-    n_keep = std::min(so_far, static_cast<int64_t>(wanted));
+    n_keep = std::min(size_.heads() * end, static_cast<int64_t>(wanted));
   }
-  KeepSet kept = plan_.too_short
-                     ? keep_all(scores_.n_layer, scores_.n_kv_head, scores_.n_context)
-                     : select_for_budget(scores_, n_keep, survivors_.shape(), plan_.n_prefix(),
-                                         frozen_window_.kv_bytes(), options_, options_.allocation);
-  // What is gone cannot come back.
-  if (!plan_.too_short) {
-    std::vector<float> left(scores_.values.size(), -INFINITY);
-    for (size_t head = 0; head < kept.rows.size(); ++head) {
-      const size_t start = head * static_cast<size_t>(scores_.n_context);
-      for (const uint32_t row : kept.rows[head]) left[start + row] = scores_.values[start + row];
-    }
-    scores_.values = std::move(left);
-  }
+  const Budget& budget = plan_.too_short ? Budget{} : options_.budget;
+  KeepSet kept = select_within(scores_, n_keep, options_.allocation, budget, size_);
+  forget_dropped(kept, end, scores_);
   survivors_.merge(chunk_, first_row(begin), begin, std::move(kept));
 }
 

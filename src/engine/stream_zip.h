@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "attention/cache_attention.h"
 #include "cache/surviving_rows.h"
 #include "engine/finish.h"
 #include "engine/graph_runner.h"
@@ -46,6 +45,7 @@ class StreamZipper {
   Model model_;
   ZipPlan plan_;
   ZipOptions options_;
+  ContextSize size_;
   int64_t n_keep_ = 0;  // of all pairs, at the end
   std::unique_ptr<GraphRunner> runner_;
   RepeatPrompts prompts_;

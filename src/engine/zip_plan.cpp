@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "cache/context_rows.h"
 #include "core/fail.h"
 #include "engine/document_text.h"
+#include "engine/graph_runner.h"
 #include "engine/prompts.h"
-#include "select/select.h"
 
 namespace ctxzip {
 namespace {
@@ -66,35 +67,16 @@ int64_t fit_chunk(const detail::ModelState& model, const ZipPlan& plan, const Zi
 
 }  // namespace
 
-int64_t pair_bytes(const KvShape& shape, const ZipOptions& options) {
-  KvShape stored = shape;
-  stored.row_type = stored_type(options).value_or(shape.row_type);
-  if (!is_quantised(stored.row_type)) return static_cast<int64_t>(stored.pair_size());
-  const size_t group =
-      stored_key_bytes(stored, kGroupRows) + stored_value_bytes(stored, kGroupRows);
-  return static_cast<int64_t>(group) / kGroupRows;
-}
-
-KeepSet select_for_budget(const Scores& scores, int64_t n_keep, const KvShape& full,
-                          int64_t n_prefix, int64_t window_bytes, const ZipOptions& options,
-                          Allocation allocation) {
-  KeepSet kept = select_pairs(scores, n_keep, allocation);
-  if (!options.budget.size_bytes) return kept;
-  KvShape stored = full;
-  stored.row_type = stored_type(options).value_or(full.row_type);
-  while (n_keep > 0) {
-    int64_t n_bytes = window_bytes;
-    for (const std::vector<uint32_t>& rows : kept.rows) {
-      const int64_t n_rows = n_prefix + static_cast<int64_t>(rows.size());
-      n_bytes += static_cast<int64_t>(stored_key_bytes(stored, n_rows) +
-                                      stored_value_bytes(stored, n_rows));
-    }
-    const int64_t excess = n_bytes - *options.budget.size_bytes;
-    if (excess <= 0) return kept;
-    n_keep = std::max<int64_t>(0, n_keep - 1 - excess / pair_bytes(full, options));
-    kept = select_pairs(scores, n_keep, allocation);
-  }
-  return kept;
+ContextSize context_size(const detail::ModelState& model, const ZipPlan& plan,
+                         const ZipOptions& options) {
+  const LayerMap& layers = model.hp.layers;
+  ContextSize size = {
+      .stored = global_shape(model), .n_context = plan.n_context(), .n_prefix = plan.n_prefix()};
+  size.window_bytes = layers.n_local() * size.stored.n_kv_head *
+                      frozen_window_rows(layers, plan.n_positions()) *
+                      static_cast<int64_t>(size.stored.pair_size());
+  size.stored.row_type = stored_type(options).value_or(size.stored.row_type);
+  return size;
 }
 
 std::optional<RowType> stored_type(const ZipOptions& options) {

@@ -6,11 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/keep_set.h"
-#include "cache/kv_shape.h"
 #include "ctxzip/zip.h"
 #include "model/model_state.h"
-#include "score/scores.h"
+#include "select/select.h"
 
 namespace ctxzip {
 
@@ -26,16 +24,12 @@ struct ZipPlan {
   int64_t n_positions() const { return n_prefix() + n_context(); }
 };
 
-// Bytes of a kept pair for budgets; of quantised rows with their share of scales, the padding of a
-// head's last strip left out.
-int64_t pair_bytes(const KvShape& shape, const ZipOptions& options);
-// The n_keep best pairs; for a size budget as many fewer as the stored rows, padding included,
-// exceed it. `full`: shape of the rows before they are stored.
-KeepSet select_for_budget(const Scores& scores, int64_t n_keep, const KvShape& full,
-                          int64_t n_prefix, int64_t window_bytes, const ZipOptions& options,
-                          Allocation allocation);
 // The type that kept rows are stored as; absent: as they were computed.
 std::optional<RowType> stored_type(const ZipOptions& options);
+
+// What the budget of a planned zip is measured against.
+ContextSize context_size(const detail::ModelState& model, const ZipPlan& plan,
+                         const ZipOptions& options);
 
 // Contexts below this are kept whole.
 constexpr int64_t kShortestCompressed = 32;

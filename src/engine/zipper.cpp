@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "engine/passes.h"
 #include "engine/prompts.h"
 #include "score/kvzip.h"
 #include "score/random.h"
-#include "select/select.h"
 
 namespace ctxzip {
 namespace {
@@ -23,8 +23,7 @@ Zipper::Zipper(const Model& model, ZipPlan plan, const ZipOptions& options)
       runner_(std::make_unique<GraphRunner>(*model.state())),
       full_(global_shape(*model.state()), plan_.n_positions()),
       window_(
-          local_shape(*model.state()),
-          state().hp.layers.window_rows() + std::min(options.batch_tokens, plan_.n_positions())) {
+          make_window_store(*model.state(), std::min(options.batch_tokens, plan_.n_positions()))) {
   if (options_.self_check && !plan_.too_short) {
     probes_ = self_check_probes(state().tokenizer, plan_.layout, plan_.context);
   }
@@ -39,23 +38,10 @@ void Zipper::prefill() {
   std::vector<Token> tokens = plan_.layout.prefix;
   tokens.insert(tokens.end(), plan_.context.begin(), plan_.context.end());
   const int64_t n_tokens = static_cast<int64_t>(tokens.size());
-  const SegmentTable nothing = segment_table(state());
-  CacheAttention attention(attention_setup(state()), nothing, 0, nullptr);
   report_progress(Stage::kPrefill, 0, n_tokens);
-  while (full_.n_rows() < n_tokens) {
-    const int64_t first = full_.n_rows();
-    const int64_t n = std::min(options_.batch_tokens, n_tokens - first);
-    if (window_.n_rows() + n > window_.capacity()) {
-      window_.drop_front(window_.n_rows() - state().hp.layers.window_rows());
-    }
-    attention.set_target({.global = {&full_, first}, .local = {&window_, window_.n_rows()}});
-    const auto part = std::span(tokens).subspan(static_cast<size_t>(first), static_cast<size_t>(n));
-    runner_->run({part, first, {}}, attention, attention.own_row_capacity(),
-                 {.cancel = options_.cancel});
-    full_.extend(n);
-    window_.extend(n);
-    report_progress(Stage::kPrefill, full_.n_rows(), n_tokens);
-  }
+  prefill_rows(state(), *runner_, segment_table(state()), tokens, 0, {full_, window_},
+               options_.batch_tokens, options_.cancel,
+               [&](int64_t done) { report_progress(Stage::kPrefill, done, n_tokens); });
 }
 
 const Scores& Zipper::scores(Method method) {
@@ -77,20 +63,18 @@ const Scores& Zipper::scores(Method method) {
 
 void Zipper::score_by_reconstruction(Scores& scores) {
   const RepeatPrompts prompts = repeat_prompts(state().tokenizer, plan_.layout);
-  DenseCache own(one_layer_shape(state()), plan_.chunk_tokens + longest_prompt(prompts));
   report_progress(Stage::kScore, 0, plan_.n_context());
   for (const ReconstructionPass& pass :
        plan_reconstruction(prompts, plan_.context, plan_.chunk_tokens)) {
     const PassAttention over = pass_attention(full_rows(), pass, options_.recon_attention, scores);
-    CacheAttention attention(attention_setup(state()), over.past, over.own_place, &over.sink);
-    attention.set_target({.global = {&own, 0}, .local = {&own, 0}, .one_layer = true});
     const RunControl control = {
         .cancel = options_.cancel, .on_fraction = [&](double share) {
           const auto done =
               static_cast<int64_t>(share * static_cast<double>(pass.end - pass.begin));
           report_progress(Stage::kScore, pass.begin + done, plan_.n_context());
         }};
-    runner_->run({pass.input, plan_.n_positions(), {}}, attention, 0, control);
+    run_pass(state(), *runner_, over.past, over.own_place, &over.sink,
+             {pass.input, plan_.n_positions(), {}}, control);
     report_progress(Stage::kScore, pass.end, plan_.n_context());
   }
 }
@@ -120,19 +104,12 @@ KeepSet Zipper::select(Method method, const Budget& budget, Allocation allocatio
   const KvShape& shape = full_.shape();
   if (plan_.too_short) return keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
   if (budget.quality) return search_quality(method, *budget.quality, allocation);
-  const int64_t n_keep = pairs_for_budget(budget, {.n_layer = shape.n_layer,
-                                                   .n_kv_head = shape.n_kv_head,
-                                                   .n_context = plan_.n_context(),
-                                                   .n_prefix = plan_.n_prefix(),
-                                                   .pair_bytes = pair_bytes(shape, options_),
-                                                   .window_bytes = frozen_window().kv_bytes()});
-  if (n_keep == shape.n_layer * shape.n_kv_head * plan_.n_context() && !budget.size_bytes) {
+  const ContextSize size = context_size(state(), plan_, options_);
+  const int64_t n_keep = pairs_for_budget(budget, size);
+  if (n_keep == size.heads() * plan_.n_context() && !budget.size_bytes) {
     return keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
   }
-  ZipOptions used = options_;
-  used.budget = budget;
-  return select_for_budget(scores(method), n_keep, shape, plan_.n_prefix(),
-                           frozen_window().kv_bytes(), used, allocation);
+  return select_within(scores(method), n_keep, allocation, budget, size);
 }
 
 KeepSet Zipper::search_quality(Method method, double bound, Allocation allocation) {

@@ -45,23 +45,29 @@ int64_t longest_prompt(const RepeatPrompts& prompts) {
   return static_cast<int64_t>(start + prompts.turn.size());
 }
 
+PassAttention chunk_attention(SegmentTable prefix_and_chunk, int64_t chunk_begin, Scores& scores) {
+  return {.past = std::move(prefix_and_chunk),
+          .own_place = 2,
+          .sink = {.n_segments = 3,
+                   .columns = 1,
+                   .best = scores.values.data() + chunk_begin,
+                   .head_stride = scores.n_context}};
+}
+
 PassAttention pass_attention(const FullRows& rows, const ReconstructionPass& pass,
                              ReconAttention attention, Scores& scores) {
   const DenseCache& full = rows.global;
-  PassAttention result{.past = SegmentTable(rows.layers, full.shape()), .own_place = 2, .sink = {}};
   const int64_t first = rows.n_prefix + pass.begin;
   const int64_t last = rows.n_prefix + pass.end;
-  result.past.add(full, 0, rows.n_prefix);
-  result.past.add(full, first, last);
+  SegmentTable past(rows.layers, full.shape());
+  past.add(full, 0, rows.n_prefix);
+  past.add(full, first, last);
+  PassAttention result = chunk_attention(std::move(past), pass.begin, scores);
   if (attention == ReconAttention::kFull) {
     result.past.add(full, rows.n_prefix, first);
     result.past.add(full, last, full.n_rows());
   }
   result.past.add_window(rows.window);
-  result.sink = {.n_segments = 3,
-                 .columns = 1,
-                 .best = scores.values.data() + pass.begin,
-                 .head_stride = scores.n_context};
   return result;
 }
 

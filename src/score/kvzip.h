@@ -62,6 +62,11 @@ struct PassAttention {
 
 // `scores` holds log values while passes run (start_scores before, finish_scores after) and must
 // outlive the result.
+//
+// Local attention to a chunk: `prefix_and_chunk` has those two segments of global layers, in this
+// order. More may be added to the result's `past`.
+PassAttention chunk_attention(SegmentTable prefix_and_chunk, int64_t chunk_begin, Scores& scores);
+// The same within a full cache, windows included.
 PassAttention pass_attention(const FullRows& rows, const ReconstructionPass& pass,
                              ReconAttention attention, Scores& scores);
 

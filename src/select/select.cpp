@@ -45,28 +45,53 @@ KeepSet collect(const Scores& scores, const std::vector<char>& kept) {
   return set;
 }
 
+int64_t head_bytes(const KvShape& stored, int64_t n_rows) {
+  return static_cast<int64_t>(stored_key_bytes(stored, n_rows) +
+                              stored_value_bytes(stored, n_rows));
+}
+
+// Of quantised rows with their share of scales, the padding of a head's last strip left out.
+int64_t pair_bytes(const KvShape& stored) {
+  return is_quantised(stored.row_type) ? head_bytes(stored, kGroupRows) / kGroupRows
+                                       : head_bytes(stored, 1);
+}
+
+int64_t total_bytes(const KeepSet& kept, const ContextSize& size) {
+  int64_t n = size.window_bytes;
+  for (const std::vector<uint32_t>& rows : kept.rows)
+    n += head_bytes(size.stored, size.n_prefix + static_cast<int64_t>(rows.size()));
+  return n;
+}
+
+int64_t pairs_for_size(int64_t size_bytes, const ContextSize& size) {
+  const int64_t least = size.window_bytes +
+                        (size.heads() - 1) * head_bytes(size.stored, size.n_prefix) +
+                        head_bytes(size.stored, size.n_prefix + 1);
+  if (size_bytes < least) {
+    fail(
+        ErrorKind::kInvalidArgument,
+        "a size of {} bytes is too small: the protected prefix of {} tokens{} and one pair take {}",
+        size_bytes, size.n_prefix,
+        size.window_bytes > 0 ? ", the layers with a sliding window" : "", least);
+  }
+  // Pairs may fill the padding after a prefix: select_within takes back what is too much.
+  const int64_t n_pairs =
+      (size_bytes - size.window_bytes) / pair_bytes(size.stored) - size.heads() * size.n_prefix;
+  return std::clamp<int64_t>(n_pairs, 1, size.heads() * size.n_context);
+}
+
 }  // namespace
 
 int64_t pairs_for_budget(const Budget& budget, const ContextSize& size) {
-  const int64_t heads = size.n_layer * size.n_kv_head;
-  const int64_t total = heads * size.n_context;
+  const int64_t total = size.heads() * size.n_context;
   if (budget.keep_tokens) {
     if (*budget.keep_tokens < 1) {
       fail(ErrorKind::kInvalidArgument, "a budget of {} tokens: expected at least 1",
            *budget.keep_tokens);
     }
-    return std::min(*budget.keep_tokens, size.n_context) * heads;
+    return std::min(*budget.keep_tokens, size.n_context) * size.heads();
   }
-  if (budget.size_bytes) {
-    const int64_t fixed_bytes = size.n_prefix * heads * size.pair_bytes + size.window_bytes;
-    if (*budget.size_bytes < fixed_bytes + size.pair_bytes) {
-      fail(ErrorKind::kInvalidArgument,
-           "a size of {} bytes is too small: the protected prefix of {} tokens{} takes {} bytes",
-           *budget.size_bytes, size.n_prefix,
-           size.window_bytes > 0 ? " and the layers with a sliding window" : " alone", fixed_bytes);
-    }
-    return std::min((*budget.size_bytes - fixed_bytes) / size.pair_bytes, total);
-  }
+  if (budget.size_bytes) return pairs_for_size(*budget.size_bytes, size);
   if (budget.quality) fail(ErrorKind::kInvalidArgument, "a quality budget needs a measured search");
   const double ratio = budget.ratio.value_or(0.3);
   if (!(ratio > 0 && ratio <= 1)) {
@@ -90,6 +115,17 @@ KeepSet select_pairs(const Scores& scores, int64_t n_keep, Allocation allocation
     mark_best(scores, part * part_size, (part + 1) * part_size, share, kept);
   }
   return collect(scores, kept);
+}
+
+KeepSet select_within(const Scores& scores, int64_t n_keep, Allocation allocation,
+                      const Budget& budget, const ContextSize& size) {
+  KeepSet kept = select_pairs(scores, n_keep, allocation);
+  if (!budget.size_bytes) return kept;
+  for (int64_t excess; n_keep > 1 && (excess = total_bytes(kept, size) - *budget.size_bytes) > 0;) {
+    n_keep = std::max<int64_t>(1, n_keep - 1 - excess / pair_bytes(size.stored));
+    kept = select_pairs(scores, n_keep, allocation);
+  }
+  return kept;
 }
 
 KeepSet keep_all(int64_t n_layer, int64_t n_kv_head, int64_t n_context) {

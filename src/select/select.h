@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cache/keep_set.h"
+#include "cache/kv_shape.h"
 #include "ctxzip/zip.h"
 #include "score/scores.h"
 
@@ -11,23 +12,28 @@ namespace ctxzip {
 
 // What a budget is measured against.
 struct ContextSize {
-  int64_t n_layer = 0;  // that can be evicted
-  int64_t n_kv_head = 0;
+  KvShape stored;  // of the layers that can be evicted, in the type that kept rows are stored as
   int64_t n_context = 0;
   int64_t n_prefix = 0;
-  int64_t pair_bytes = 0;    // K and V of one row in one head
   int64_t window_bytes = 0;  // of sliding-window layers, which are kept whatever the budget
+
+  int64_t heads() const { return stored.n_layer * stored.n_kv_head; }
 };
 
 // Pairs a budget allows: ceil(ratio x total), whole tokens' worth, or what fits `size_bytes` beside
-// prefix and windows. Throws Error{kInvalidArgument} for budgets out of range (also a size too
-// small for what is kept anyway) and for a quality budget.
+// prefix and windows if no padding is needed. Throws Error{kInvalidArgument} for budgets out of
+// range (also a size that holds no pair) and for a quality budget.
 int64_t pairs_for_budget(const Budget& budget, const ContextSize& size);
 
 // Keeps exactly n_keep pairs, 0 <= n_keep <= scores.pairs(). Ties go to the lower (layer, kv_head,
 // position). kLayer and kUniform share n_keep evenly over layers or heads, remainders to the first.
 // NaN counts as the lowest score.
 KeepSet select_pairs(const Scores& scores, int64_t n_keep, Allocation allocation);
+
+// As select_pairs, with as many pairs fewer as the stored rows, padding included, exceed a size
+// budget. `budget` is one that pairs_for_budget accepts.
+KeepSet select_within(const Scores& scores, int64_t n_keep, Allocation allocation,
+                      const Budget& budget, const ContextSize& size);
 
 // Everything stays.
 KeepSet keep_all(int64_t n_layer, int64_t n_kv_head, int64_t n_context);

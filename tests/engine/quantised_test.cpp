@@ -106,11 +106,39 @@ TEST_P(Quantised, AStreamedOneIsQuantisedToo) {
 
 TEST_P(Quantised, ASizeBudgetIsNeverExceeded) {
   const Model model = tiny();
-  for (const int64_t size : {60'000, 90'000, 123'457}) {
-    const Context context =
-        zipped(model, {.budget = {.size_bytes = size}, .kv = GetParam().kv, .self_check = false});
-    EXPECT_LE(context.report().kv_bytes_kept, size);
-    EXPECT_GE(context.report().kv_bytes_kept, size * 8 / 10);
+  for (const Schedule schedule : {Schedule::kTwoPass, Schedule::kStreaming}) {
+    ZipOptions options = {.schedule = schedule, .kv = GetParam().kv, .self_check = false};
+    for (const int64_t size : {60'000, 90'000, 123'457}) {
+      options.budget = {.size_bytes = size};
+      const Context context = zipped(model, options);
+      EXPECT_LE(context.report().kv_bytes_kept, size);
+      EXPECT_GE(context.report().kv_bytes_kept, size * 8 / 10);
+    }
+  }
+}
+
+// From sizes that hold nothing to those that hold something: an error that names the least, or at
+// least one pair within the size.
+TEST_P(Quantised, ASizeThatHoldsNoPairIsRefused) {
+  const Model model = tiny();
+  for (const Schedule schedule : {Schedule::kTwoPass, Schedule::kStreaming}) {
+    ZipOptions options = {.schedule = schedule, .kv = GetParam().kv, .self_check = false};
+    bool refused = false;
+    bool made = false;
+    for (int64_t size = 2'000; size < 60'000; size += 1'000) {
+      options.budget = {.size_bytes = size};
+      try {
+        const ZipReport report = zipped(model, options).report();
+        EXPECT_LE(report.kv_bytes_kept, size);
+        EXPECT_GE(report.pairs_kept, 1);
+        made = true;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+        EXPECT_FALSE(made) << size << ": " << error.what();
+        refused = true;
+      }
+    }
+    EXPECT_TRUE(refused && made);
   }
 }
 

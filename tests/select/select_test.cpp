@@ -20,6 +20,14 @@ Scores make_scores(int64_t n_layer, int64_t n_kv_head, int64_t n_context,
           .values = std::move(values)};
 }
 
+// f16 rows; a pair takes `pair_bytes`.
+ContextSize context_size(int64_t n_layer, int64_t n_kv_head, int64_t n_context, int64_t n_prefix,
+                         int64_t pair_bytes) {
+  return {.stored = {.n_layer = n_layer, .n_kv_head = n_kv_head, .head_dim = pair_bytes / 4},
+          .n_context = n_context,
+          .n_prefix = n_prefix};
+}
+
 using Rows = std::vector<std::vector<uint32_t>>;
 
 TEST(Select, GlobalKeepsTheBestOfAllHeads) {
@@ -76,23 +84,25 @@ TEST(Select, LargerBudgetsKeepWhatSmallerOnesKeep) {
 }
 
 TEST(Budget, RatioRoundsUpWithoutBinarySurprises) {
-  EXPECT_EQ(pairs_for_budget({.ratio = 0.3}, {1, 1, 10, 0, 256}), 3);
-  EXPECT_EQ(pairs_for_budget({.ratio = 0.3}, {1, 1, 11, 0, 256}), 4);
-  EXPECT_EQ(pairs_for_budget({.ratio = 0.1}, {30, 3, 2000, 24, 256}), 18000);
-  EXPECT_EQ(pairs_for_budget({.ratio = 1.0}, {30, 3, 2001, 24, 256}), 180090);
-  EXPECT_EQ(pairs_for_budget({.ratio = 1e-9}, {1, 1, 10, 0, 256}), 1);
-  EXPECT_EQ(pairs_for_budget({}, {1, 1, 100, 0, 256}), 30);
+  EXPECT_EQ(pairs_for_budget({.ratio = 0.3}, context_size(1, 1, 10, 0, 256)), 3);
+  EXPECT_EQ(pairs_for_budget({.ratio = 0.3}, context_size(1, 1, 11, 0, 256)), 4);
+  EXPECT_EQ(pairs_for_budget({.ratio = 0.1}, context_size(30, 3, 2000, 24, 256)), 18000);
+  EXPECT_EQ(pairs_for_budget({.ratio = 1.0}, context_size(30, 3, 2001, 24, 256)), 180090);
+  EXPECT_EQ(pairs_for_budget({.ratio = 1e-9}, context_size(1, 1, 10, 0, 256)), 1);
+  EXPECT_EQ(pairs_for_budget({}, context_size(1, 1, 100, 0, 256)), 30);
 }
 
 TEST(Budget, ThreeWaysToSayTheSameAgree) {
-  const int64_t by_ratio = pairs_for_budget({.ratio = 0.25}, {4, 2, 1000, 10, 64});
-  EXPECT_EQ(pairs_for_budget({.keep_tokens = 250}, {4, 2, 1000, 10, 64}), by_ratio);
-  EXPECT_EQ(pairs_for_budget({.size_bytes = (250 + 10) * 8 * 64}, {4, 2, 1000, 10, 64}), by_ratio);
+  const int64_t by_ratio = pairs_for_budget({.ratio = 0.25}, context_size(4, 2, 1000, 10, 64));
+  EXPECT_EQ(pairs_for_budget({.keep_tokens = 250}, context_size(4, 2, 1000, 10, 64)), by_ratio);
+  EXPECT_EQ(pairs_for_budget({.size_bytes = (250 + 10) * 8 * 64}, context_size(4, 2, 1000, 10, 64)),
+            by_ratio);
 }
 
 TEST(Budget, MoreThanThereIsKeepsAll) {
-  EXPECT_EQ(pairs_for_budget({.keep_tokens = 5000}, {2, 2, 100, 0, 64}), 400);
-  EXPECT_EQ(pairs_for_budget({.size_bytes = int64_t{1} << 40}, {2, 2, 100, 0, 64}), 400);
+  EXPECT_EQ(pairs_for_budget({.keep_tokens = 5000}, context_size(2, 2, 100, 0, 64)), 400);
+  EXPECT_EQ(pairs_for_budget({.size_bytes = int64_t{1} << 40}, context_size(2, 2, 100, 0, 64)),
+            400);
 }
 
 TEST(Budget, OutOfRangeIsRefused) {
@@ -100,7 +110,7 @@ TEST(Budget, OutOfRangeIsRefused) {
        {Budget{.ratio = 0.0}, Budget{.ratio = 1.5}, Budget{.ratio = -0.1}, Budget{.ratio = NAN},
         Budget{.keep_tokens = 0}, Budget{.keep_tokens = -5}, Budget{.size_bytes = 0},
         Budget{.size_bytes = 10 * 4 * 64}}) {
-    EXPECT_THROW(pairs_for_budget(budget, {2, 2, 100, 10, 64}), Error);
+    EXPECT_THROW(pairs_for_budget(budget, context_size(2, 2, 100, 10, 64)), Error);
   }
 }
 

@@ -36,6 +36,19 @@ ggml_tensor* build_decoder(const GraphScope& scope, const DecoderStyle& style,
 std::vector<WeightSpec> decoder_weights(const GgufFile& file, const Hyperparameters& hp,
                                         const DecoderStyle& style);
 
+// The architecture of such a stack.
+template <DecoderStyle kStyle>
+constexpr Architecture decoder_architecture(const char* name,
+                                            void (*complete)(const GgufFile&, Hyperparameters&)) {
+  return {name, complete,
+          [](const GgufFile& file, const Hyperparameters& hp) {
+            return decoder_weights(file, hp, kStyle);
+          },
+          [](const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
+            return build_decoder(scope, kStyle, inputs, seam);
+          }};
+}
+
 // Softmax-routed experts, their weights normalised over the chosen ones.
 ggml_tensor* expert_ffn(const GraphScope& scope, ggml_tensor* x, int64_t layer);
 void add_expert_weights(const Hyperparameters& hp, int64_t layer, std::vector<WeightSpec>& specs);

@@ -57,16 +57,8 @@ void complete(const GgufFile& file, Hyperparameters& hp) {
   }
 }
 
-std::vector<WeightSpec> weights(const GgufFile& file, const Hyperparameters& hp) {
-  return arch::decoder_weights(file, hp, kStyle);
-}
-
-ggml_tensor* build(const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
-  return arch::build_decoder(scope, kStyle, inputs, seam);
-}
-
 }  // namespace
 
-const Architecture kGemma3Architecture = {"gemma3", complete, weights, build};
+const Architecture kGemma3Architecture = arch::decoder_architecture<kStyle>("gemma3", complete);
 
 }  // namespace ctxzip

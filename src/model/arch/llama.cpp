@@ -10,16 +10,8 @@ void complete(const GgufFile& file, Hyperparameters& hp) {
   refuse_experts(file, hp);
 }
 
-std::vector<WeightSpec> weights(const GgufFile& file, const Hyperparameters& hp) {
-  return arch::decoder_weights(file, hp, kStyle);
-}
-
-ggml_tensor* build(const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
-  return arch::build_decoder(scope, kStyle, inputs, seam);
-}
-
 }  // namespace
 
-const Architecture kLlamaArchitecture = {"llama", complete, weights, build};
+const Architecture kLlamaArchitecture = arch::decoder_architecture<kStyle>("llama", complete);
 
 }  // namespace ctxzip

@@ -10,16 +10,8 @@ void complete(const GgufFile& file, Hyperparameters& hp) {
   refuse_experts(file, hp);
 }
 
-std::vector<WeightSpec> weights(const GgufFile& file, const Hyperparameters& hp) {
-  return arch::decoder_weights(file, hp, kStyle);
-}
-
-ggml_tensor* build(const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
-  return arch::build_decoder(scope, kStyle, inputs, seam);
-}
-
 }  // namespace
 
-const Architecture kQwen2Architecture = {"qwen2", complete, weights, build};
+const Architecture kQwen2Architecture = arch::decoder_architecture<kStyle>("qwen2", complete);
 
 }  // namespace ctxzip

@@ -30,17 +30,10 @@ void complete_experts(const GgufFile& file, Hyperparameters& hp) {
   }
 }
 
-std::vector<WeightSpec> weights(const GgufFile& file, const Hyperparameters& hp) {
-  return arch::decoder_weights(file, hp, kStyle);
-}
-
-ggml_tensor* build(const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
-  return arch::build_decoder(scope, kStyle, inputs, seam);
-}
-
 }  // namespace
 
-const Architecture kQwen3Architecture = {"qwen3", complete, weights, build};
-const Architecture kQwen3MoeArchitecture = {"qwen3moe", complete_experts, weights, build};
+const Architecture kQwen3Architecture = arch::decoder_architecture<kStyle>("qwen3", complete);
+const Architecture kQwen3MoeArchitecture =
+    arch::decoder_architecture<kStyle>("qwen3moe", complete_experts);
 
 }  // namespace ctxzip
