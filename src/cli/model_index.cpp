@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -56,20 +55,23 @@ void write_index(const std::vector<KnownModel>& models) {
   fs::rename(temporary, path, ignored);
 }
 
-// Changes the entry of one fingerprint, and writes only if that made a difference.
+// Writes the index if `change` says that it made a difference.
 template <typename Change>
-void change_entry(const std::string& fingerprint, Change change) {
+void change_index(Change change) {
   try {
     std::vector<KnownModel> models = read_index();
-    auto entry = std::find_if(models.begin(), models.end(),
-                              [&](const KnownModel& m) { return m.fingerprint == fingerprint; });
-    if (entry == models.end()) {
-      entry = models.insert(models.end(), KnownModel{.fingerprint = fingerprint});
-    }
-    if (change(*entry)) write_index(models);
+    if (change(models)) write_index(models);
   } catch (const Error&) {
     // No cache folder: nothing to remember in.
   }
+}
+
+// A new one where there is none.
+KnownModel& entry_of(std::vector<KnownModel>& models, const std::string& fingerprint) {
+  for (KnownModel& model : models) {
+    if (model.fingerprint == fingerprint) return model;
+  }
+  return models.emplace_back(KnownModel{.fingerprint = fingerprint});
 }
 
 }  // namespace
@@ -93,8 +95,13 @@ void remember_model(const ModelInfo& info) {
   std::error_code error;
   const std::string path = fs::absolute(info.path, error).lexically_normal().string();
   if (error) return;
-  change_entry(info.fingerprint, [&](KnownModel& entry) {
-    if (entry.path == path && entry.name == info.name) return false;
+  change_index([&](std::vector<KnownModel>& models) {
+    // A file is one model: what was there before is not there any more.
+    const bool replaced = std::erase_if(models, [&](const KnownModel& model) {
+                            return model.path == path && model.fingerprint != info.fingerprint;
+                          }) > 0;
+    KnownModel& entry = entry_of(models, info.fingerprint);
+    if (entry.path == path && entry.name == info.name) return replaced;
     entry.path = path;
     entry.name = info.name;
     return true;
@@ -102,8 +109,8 @@ void remember_model(const ModelInfo& info) {
 }
 
 void remember_speed(const std::string& fingerprint, double flops_per_thread_s) {
-  change_entry(fingerprint, [&](KnownModel& entry) {
-    entry.flops_per_thread_s = flops_per_thread_s;
+  change_index([&](std::vector<KnownModel>& models) {
+    entry_of(models, fingerprint).flops_per_thread_s = flops_per_thread_s;
     return true;
   });
 }

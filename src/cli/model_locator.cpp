@@ -31,16 +31,32 @@ std::optional<Model> load_if(const std::string& path, const std::string& fingerp
   return std::nullopt;
 }
 
-// Looks at the installed models of the catalogue that the index does not have yet.
-void index_installed_models() {
-  const auto known = known_models();
+// Where models are or were: those of the catalogue, then those used by path. What the index says of
+// a path may be out of date, so nothing is left out.
+std::vector<std::string> model_places() {
+  std::vector<std::string> paths;
   for (const CatalogueModel& entry : catalogue()) {
-    const std::string path = entry.path().string();
-    const bool indexed = std::any_of(known.begin(), known.end(),
-                                     [&](const KnownModel& m) { return m.path == path; });
-    // Mapped, not repacked: only the fingerprint is wanted.
-    if (!indexed && entry.installed()) load_if(path, "", {.repack = false});
+    if (entry.installed()) paths.push_back(entry.path().string());
   }
+  for (const KnownModel& known : known_models()) {
+    if (std::find(paths.begin(), paths.end(), known.path) == paths.end())
+      paths.push_back(known.path);
+  }
+  return paths;
+}
+
+// The model of that fingerprint: where the index has it, else wherever there are models.
+std::optional<Model> find_model(const std::string& fingerprint, const ModelOptions& options) {
+  if (const auto known = known_model(fingerprint)) {
+    if (auto model = load_if(known->path, fingerprint, options)) return model;
+  }
+  // Mapped, not repacked, until it is the right one.
+  ModelOptions mapped = options;
+  mapped.repack = false;
+  for (const std::string& path : model_places()) {
+    if (load_if(path, fingerprint, mapped)) return load_if(path, fingerprint, options);
+  }
+  return std::nullopt;
 }
 
 [[noreturn]] void fail_without_model(const std::string& ctz_path, const FileInfo& info) {
@@ -91,15 +107,9 @@ Context open_context(const std::string& ctz_path, const std::optional<std::strin
                      const ModelOptions& options) {
   if (given_model) return Context::open(load_model(model_path(given_model), options), ctz_path);
   const FileInfo info = inspect_file(ctz_path);
-  for (const bool searched : {false, true}) {
-    if (searched) index_installed_models();
-    const auto known = known_model(info.model_fingerprint);
-    if (!known) continue;
-    if (const auto model = load_if(known->path, info.model_fingerprint, options)) {
-      return Context::open(*model, ctz_path);
-    }
-  }
-  fail_without_model(ctz_path, info);
+  const auto model = find_model(info.model_fingerprint, options);
+  if (!model) fail_without_model(ctz_path, info);
+  return Context::open(*model, ctz_path);
 }
 
 }  // namespace ctxzip::cli

@@ -212,6 +212,10 @@ TEST_F(CliModel, BenchMeasuresBesideLlamaCpp) {
   EXPECT_EQ(report["llama_cpp"].size(), 2u);
   EXPECT_TRUE(fs::exists(folder_->path() / "speed.svg"));
   EXPECT_EQ(run({"bench", "--ratios", "2"}).exit_code, 2);
+  EXPECT_EQ(run({"bench", "--context", "99999999999"}).exit_code, 2);
+  const auto unwritable = run({"bench", "--plot", "nowhere/speed.svg"});
+  EXPECT_EQ(unwritable.exit_code, 1);
+  EXPECT_NE(unwritable.err.find("nowhere"), std::string::npos) << unwritable.err;
 }
 
 TEST_F(CliModel, ModelInfoSaysWhatAContextCosts) {
@@ -253,6 +257,17 @@ TEST_F(CliModel, TheModelOfAFileIsFoundAmongTheInstalledOnes) {
   fs::remove(cache() / "models.json");
   EXPECT_EQ(run({"ask", "doc.ctz", "Who?", "-n", "2"}).exit_code, 0);
   EXPECT_TRUE(fs::exists(cache() / "models.json"));
+}
+
+// As after an upgrade that counts more into a fingerprint, or when a file was replaced.
+TEST_F(CliModel, AModelListedUnderAnotherFingerprintIsFoundAndListedAnew) {
+  const std::string path = (cache() / "models" / fs::path(model_).filename()).string();
+  const json stale = {{"0123456789abcdef", {{"name", "x"}, {"path", path}}}};
+  folder_->write("cache/models.json", stale.dump());
+  EXPECT_EQ(run({"ask", "doc.ctz", "Who?", "-n", "2"}).exit_code, 0);
+  const json index = json::parse(folder_->read("cache/models.json"));
+  EXPECT_FALSE(index.contains("0123456789abcdef"));
+  EXPECT_EQ(index.size(), 1u);
 }
 
 TEST_F(CliModel, InterruptLeavesTheOldFileAndNoOther) {
