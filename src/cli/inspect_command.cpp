@@ -57,6 +57,9 @@ int run(const InspectFlags& flags) {
     print_json(json);
     return kExitOk;
   }
+  // A missing model fails before anything is printed.
+  std::vector<Word> words;
+  if (flags.words) words = read_words(flags);
   print_out(summary_table(flags.file, info));
   if (flags.heads) {
     print_out("\n" + heads_table(info));
@@ -66,7 +69,7 @@ int run(const InspectFlags& flags) {
   if (flags.words) {
     const bool colour = wants_colour(STDOUT_FILENO);
     print_out("\n" + marks_legend(colour) + "\n\n");
-    print_out(marked_text(read_words(flags), colour) + "\n");
+    print_out(marked_text(words, colour) + "\n");
   }
   return kExitOk;
 }

@@ -114,7 +114,9 @@ ZipPlan plan_zip(const detail::ModelState& model, PromptLayout layout, std::vect
   plan.chunk_tokens = fit_chunk(model, plan, options);
   plan.too_short = plan.n_context() < kShortestCompressed;
   if (plan.too_short) {
-    notice(options, fmt::format("{} tokens are too few to compress: kept whole", plan.n_context()));
+    notice(options,
+           fmt::format("a text below {} tokens (this has {}) is not compressed: kept whole",
+                       kShortestCompressed, plan.n_context()));
   }
   return plan;
 }
