@@ -13,6 +13,7 @@
 #include "cli/json_output.h"
 #include "cli/model_catalogue.h"
 #include "cli/model_locator.h"
+#include "cli/output_file.h"
 #include "cli/progress_bar.h"
 #include "cli/standard_output.h"
 #include "core/file.h"
@@ -83,6 +84,7 @@ std::string bench_table(const ModelInfo& model, const eval::SpeedReport& report)
 }
 
 int run(BenchFlags& flags) {
+  if (!flags.plot.empty()) check_output_file(flags.plot);
   ProgressBar bar;
   bar.status("loading the model");
   const Model model = load_model(model_path(flags.model.model), flags.model.load);

@@ -12,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/model_catalogue.h"
 #include "cli/model_locator.h"
+#include "cli/output_file.h"
 #include "cli/progress_bar.h"
 #include "cli/standard_output.h"
 #include "cli/terminal.h"
@@ -124,16 +125,7 @@ std::string output_path(const ZipFlags& flags) {
       throw CLI::ValidationError("-o", "'" + out + "' is one of the texts to zip");
     }
   }
-  if (fs::exists(out, ignored) && !fs::is_regular_file(out, ignored)) {
-    fail(ErrorKind::kIo, "{}: is a folder or a device, and no file to be replaced", out);
-  }
-  const fs::path folder = fs::absolute(out).parent_path();
-  if (!fs::is_directory(folder, ignored)) {
-    fail(ErrorKind::kNotFound, "{}: there is no folder {}", out, folder.string());
-  }
-  if (access(folder.c_str(), W_OK) != 0) {
-    fail(ErrorKind::kIo, "{}: the folder {} cannot be written to", out, folder.string());
-  }
+  check_output_file(out);
   return out;
 }
 

@@ -20,6 +20,8 @@ namespace ctxzip::eval {
 namespace {
 
 constexpr int64_t kBatch = 512;
+constexpr int64_t kShortestContext = 64;
+constexpr int64_t kLongestContext = int64_t{1} << 22;  // beyond what any model is trained for
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -135,6 +137,10 @@ class LengthRun {
   void say(const char* what) const {
     if (hooks_.status) hooks_.status(fmt::format("{} tokens: {}", n_tokens_, what));
   }
+  void stop_if_cancelled() const {
+    if (hooks_.cancel != nullptr && hooks_.cancel->cancelled())
+      fail(ErrorKind::kCancelled, "interrupted");
+  }
   void zip_all(SpeedReport& report);
   void add_row(SpeedReport& report, double ratio, Context context);
   std::optional<PeerRow> measure_rounds(SpeedReport& report, bool with_peer);
@@ -191,13 +197,18 @@ std::optional<PeerRow> LengthRun::measure_rounds(SpeedReport& report, bool with_
                                              .n_ctx = n_tokens_ + 2 * options_.decode_tokens + 2,
                                              .flash_attention = true});
     const auto start = std::chrono::steady_clock::now();
-    peer->feed_last(std::span(tokens_).first(static_cast<size_t>(n_tokens_)), kBatch);
+    for (int64_t first = 0; first < n_tokens_; first += kBatch) {
+      stop_if_cancelled();
+      const auto n = static_cast<size_t>(std::min(kBatch, n_tokens_ - first));
+      peer->feed_last(std::span(tokens_).subspan(static_cast<size_t>(first), n), kBatch);
+    }
     row.prefill_tokens_per_s = static_cast<double>(n_tokens_) / seconds_since(start);
   }
   say("decode");
   std::vector<double> peer_speed;
   std::vector<std::vector<double>> speed(decoders_.size());
   for (int round = 0; round < options_.n_rounds; ++round) {
+    stop_if_cancelled();
     if (peer) {
       peer->truncate(n_tokens_);
       peer->feed(next().first(1), 1);
@@ -233,9 +244,14 @@ SpeedReport measure_speed(const Model& model, const SpeedOptions& options,
       fail(ErrorKind::kInvalidArgument, "a ratio of {}: expected more than 0 and at most 1", ratio);
     }
   }
+  if (options.ratios.empty() || options.context_tokens.empty()) {
+    fail(ErrorKind::kInvalidArgument, "there is no {} to measure",
+         options.ratios.empty() ? "ratio" : "context length");
+  }
   for (const int64_t n_tokens : options.context_tokens) {
-    if (n_tokens < 64) {
-      fail(ErrorKind::kInvalidArgument, "a context of {} tokens: expected at least 64", n_tokens);
+    if (n_tokens < kShortestContext || n_tokens > kLongestContext) {
+      fail(ErrorKind::kInvalidArgument, "a context of {} tokens: expected {} to {}", n_tokens,
+           kShortestContext, kLongestContext);
     }
   }
   SpeedReport report;

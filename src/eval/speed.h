@@ -55,7 +55,7 @@ struct SpeedHooks {
   const CancelToken* cancel = nullptr;
 };
 
-// Throws Error as zip() does; kInvalidArgument for lengths and ratios out of range.
+// Throws Error as zip() does; kInvalidArgument for lengths and ratios out of range or missing.
 SpeedReport measure_speed(const Model& model, const SpeedOptions& options, const SpeedHooks& hooks);
 
 }  // namespace ctxzip::eval
