@@ -17,12 +17,29 @@ int64_t activation_bytes(const Hyperparameters& hp) {
   return 4 * (4 * hp.n_embd + 3 * hp.n_ff + 2 * (hp.n_head + hp.n_kv_head) * hp.head_dim);
 }
 
+// Share of the context's global rows that is held at most, and that a token attends to on average.
+struct HeldRows {
+  double peak = 1;
+  double attended = 0.5;
+};
+
+HeldRows held_rows(const ZipPlan& plan, const ZipOptions& options, const ContextSize& size) {
+  if (options.schedule == Schedule::kTwoPass || plan.too_short) return {};
+  const auto total = static_cast<double>(size.heads() * size.n_context);
+  const double kept = static_cast<double>(pairs_for_budget(options.budget, size)) / total;
+  const double chunk =
+      static_cast<double>(plan.chunk_tokens) / static_cast<double>(plan.n_context());
+  return {.peak = std::min(1.0, kept + chunk), .attended = std::min(0.5, (kept + chunk) / 2)};
+}
+
 }  // namespace
 
 ZipEstimate estimate_zip(const Model& model, std::string_view text, const ZipOptions& options) {
   const detail::ModelState& state = *model.state();
   const Hyperparameters& hp = state.hp;
   const ZipPlan plan = plan_zip(state, text, options);
+  const ContextSize size = context_size(state, plan, options);
+  const HeldRows held = held_rows(plan, options, size);
   const int64_t n_positions = plan.n_positions();
   const int64_t pass =
       plan.chunk_tokens + longest_prompt(repeat_prompts(state.tokenizer, plan.layout));
@@ -31,19 +48,23 @@ ZipEstimate estimate_zip(const Model& model, std::string_view text, const ZipOpt
   ZipEstimate estimate;
   estimate.context_tokens = plan.n_context();
   estimate.prefix_tokens = plan.n_prefix();
-  const int64_t n_global = hp.layers.n_global();
-  estimate.kv_bytes_full =
-      (n_positions * n_global + frozen_window_rows(hp.layers, n_positions) * hp.layers.n_local()) *
-      hp.n_kv_head * pair_bytes;
+  const int64_t global_bytes = n_positions * size.heads() * pair_bytes;
+  estimate.kv_bytes_full = global_bytes + size.window_bytes;
   const int64_t widest = std::max(pass, std::min(options.batch_tokens, n_positions));
-  estimate.peak_bytes =
-      estimate.kv_bytes_full + widest * (activation_bytes(hp) + hp.n_kv_head * pair_bytes) +
-      n_global * hp.n_kv_head * plan.n_context() * 4 + kProbeTokens * hp.n_vocab * 4;
+  estimate.peak_bytes = static_cast<int64_t>(held.peak * static_cast<double>(global_bytes)) +
+                        size.window_bytes +
+                        widest * (activation_bytes(hp) + hp.n_kv_head * pair_bytes) +
+                        size.heads() * plan.n_context() * static_cast<int64_t>(sizeof(float)) +
+                        kProbeTokens * hp.n_vocab * static_cast<int64_t>(sizeof(float));
   const double weights = static_cast<double>(model.info().n_parameters - hp.n_vocab * hp.n_embd);
   const double n = static_cast<double>(n_positions);
-  const double per_row = 4.0 * static_cast<double>(n_global * hp.n_head * hp.head_dim);
+  const double per_row = 4.0 * static_cast<double>(hp.layers.n_global() * hp.n_head * hp.head_dim);
   const bool scored = options.method == Method::kKvzip && !plan.too_short;
-  estimate.flops = 2 * weights * n * (scored ? 2 : 1) + per_row * n * n * (scored ? 1.5 : 0.5);
+  const bool local =
+      options.recon_attention == ReconAttention::kLocal || options.schedule == Schedule::kStreaming;
+  const double scored_rows = local ? static_cast<double>(plan.chunk_tokens) : n;
+  estimate.flops = 2 * weights * n * (scored ? 2 : 1) + per_row * n * n * held.attended +
+                   (scored ? per_row * n * scored_rows : 0);
   return estimate;
 }
 
