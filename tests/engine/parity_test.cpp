@@ -24,8 +24,6 @@ constexpr int64_t kPrefillTokens = 512;
 constexpr int64_t kDecodeTokens = 64;
 // f32 sums in another order over at most 576 rows; logits are up to about 20.
 constexpr double kMaxLogitDelta = 2e-3;
-// ggml looks GELU up in a table by the f16 form of its input: a last bit moves to another entry.
-constexpr double kMaxLogitDeltaWithGelu = 1e-2;
 // Near-uniform logits would pass any KL test.
 constexpr double kMaxEntropyShare = 0.7;
 
@@ -111,7 +109,7 @@ TEST_P(ParityF32, EqualsLibllama) {
       against_libllama(variant_path(variants()[variant]), true, batch);
   const bool gelu = variants()[variant].model.architecture == "gemma3";
   EXPECT_LE(difference.mean_kl, 1e-6);
-  EXPECT_LE(difference.max_delta, gelu ? kMaxLogitDeltaWithGelu : kMaxLogitDelta);
+  EXPECT_LE(difference.max_delta, gelu ? kGeluLogitDelta : kMaxLogitDelta);
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ParityF32,
@@ -131,7 +129,7 @@ TEST_P(ParityWindow, EqualsLibllama) {
   write_tiny_model({.architecture = "gemma3", .n_layer = 4, .head_dim = 32, .window = 64}, path);
   const LogitDifference difference = against_libllama(path, true, batch, n_prefill);
   EXPECT_LE(difference.mean_kl, 1e-6);
-  EXPECT_LE(difference.max_delta, kMaxLogitDeltaWithGelu);
+  EXPECT_LE(difference.max_delta, kGeluLogitDelta);
 }
 
 INSTANTIATE_TEST_SUITE_P(Edges, ParityWindow,

@@ -25,6 +25,8 @@ struct Case {
   double max_kl;  // against f16 rows; random models have no redundancy, trained ones lose far less
 };
 
+void PrintTo(const Case& test, std::ostream* out) { *out << test.architecture; }
+
 class Quantised : public testing::TestWithParam<Case> {
  protected:
   static Model tiny(bool f32_rows = false) {

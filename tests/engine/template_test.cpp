@@ -97,6 +97,9 @@ struct Difference {
   std::function<void(TinyModel&)> change;
 };
 
+// The test's name must not hold the addresses of a run.
+void PrintTo(const Difference& difference, std::ostream* out) { *out << difference.field; }
+
 class FingerprintTest : public testing::TestWithParam<Difference> {};
 
 TEST_P(FingerprintTest, AnotherModelIsRefusedByField) {
