@@ -1,5 +1,5 @@
-// Large-batch products by weight type: ggml's way (repacked where it repacks) against unpacking to
-// float, in GFLOP/s of the same run.
+// Products by weight type and number of tokens: ggml's way (mapped, and repacked where it repacks)
+// against unpacking to float, in GFLOP/s of the same run.
 #include <ggml-backend.h>
 #include <ggml-cpp.h>
 #include <ggml-cpu.h>
@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <random>
 #include <span>
 #include <thread>
@@ -21,8 +22,11 @@ namespace {
 
 constexpr int kThreads = 2;
 constexpr int kRounds = 5;
-constexpr int64_t kTokens = 512;
-constexpr int kDecodeRepeats = 20;  // of a product with one token, which is short
+constexpr int64_t kMostTokens = 512;
+constexpr int64_t kTokens[] = {1, 2, 4, 8, 16, 32, 128, kMostTokens};
+
+// Products with few tokens are short and repeated.
+int64_t repeats(int64_t n_tokens) { return std::max<int64_t>(1, 16 / n_tokens); }
 
 double median_seconds(const std::function<void()>& run) {
   std::vector<double> seconds;
@@ -50,7 +54,6 @@ double ggml_seconds(ggml_type weight_type, int64_t n_in, int64_t n_out,
                     const std::vector<std::byte>& weights, std::span<const float> x,
                     ggml_backend_buffer_type_t type) {
   const int64_t n_tokens = static_cast<int64_t>(x.size()) / n_in;
-  const int n_repeats = n_tokens == 1 ? kDecodeRepeats : 1;
   const ggml_backend_ptr backend(ggml_backend_cpu_init());
   ggml_backend_cpu_set_n_threads(backend.get(), kThreads);
   const ggml_context_ptr leaves(
@@ -76,73 +79,91 @@ double ggml_seconds(ggml_type weight_type, int64_t n_in, int64_t n_out,
   ggml_gallocr_alloc_graph(allocator.get(), graph);
   ggml_backend_tensor_set(input, x.data(), 0, x.size_bytes());
   const double seconds = median_seconds([&] {
-    for (int repeat = 0; repeat < n_repeats; ++repeat)
+    for (int64_t repeat = 0; repeat < repeats(n_tokens); ++repeat)
       ggml_backend_graph_compute(backend.get(), graph);
   });
-  return seconds / n_repeats;
+  return seconds / static_cast<double>(repeats(n_tokens));
 }
 
-double unpacked_seconds(ggml_type type, int64_t n_in, int64_t n_out,
-                        const std::vector<std::byte>& weights, const std::vector<float>& x) {
-  const WeightMatrix matrix = {.data = weights.data(),
-                               .row_bytes = ggml_row_size(type, n_in),
-                               .n_in = n_in,
-                               .n_out = n_out,
-                               .block_values = ggml_blck_size(type),
-                               .block_bytes = ggml_type_size(type),
-                               .unpack = ggml_get_type_traits(type)->to_float};
-  std::vector<float> y(static_cast<size_t>(kTokens * n_out));
-  return median_seconds([&] {
+double unpacked_seconds(const WeightMatrix& matrix, std::span<const float> x) {
+  const int64_t n_tokens = static_cast<int64_t>(x.size()) / matrix.n_in;
+  std::vector<float> y(static_cast<size_t>(n_tokens * matrix.n_out));
+  const double seconds = median_seconds([&] {
     const auto part = [&](int thread) {
-      for (int64_t first = thread * kMatmulRows; first < n_out; first += kThreads * kMatmulRows)
-        tuned_matmul_kernels().multiply(matrix, first, x.data(), n_in, kTokens, y.data(), n_out);
+      for (int64_t repeat = 0; repeat < repeats(n_tokens); ++repeat) {
+        for (int64_t first = thread * kMatmulRows; first < matrix.n_out;
+             first += kThreads * kMatmulRows) {
+          tuned_matmul_kernels().multiply(matrix, first, x.data(), matrix.n_in, n_tokens, y.data(),
+                                          matrix.n_out);
+        }
+      }
     };
     std::thread other(part, 1);
     part(0);
     other.join();
   });
+  return seconds / static_cast<double>(repeats(n_tokens));
+}
+
+struct StoredType {
+  ggml_type ggml;
+  std::optional<WeightType> ours;  // none: only ggml's products are compared
+};
+constexpr StoredType kTypes[] = {{GGML_TYPE_Q4_1, WeightType::kQ4_1},
+                                 {GGML_TYPE_Q5_0, WeightType::kQ5_0},
+                                 {GGML_TYPE_Q5_1, WeightType::kQ5_1},
+                                 {GGML_TYPE_Q8_0, WeightType::kQ8_0},
+                                 {GGML_TYPE_Q4_0, {}},
+                                 {GGML_TYPE_Q4_K, {}},
+                                 {GGML_TYPE_Q5_K, {}},
+                                 {GGML_TYPE_Q6_K, {}},
+                                 {GGML_TYPE_IQ4_NL, {}}};
+
+void print_type(const StoredType& type, int64_t n_in, int64_t n_out,
+                const std::vector<float>& values, const std::vector<float>& x) {
+  std::vector<std::byte> weights(ggml_row_size(type.ggml, n_in) * static_cast<size_t>(n_out));
+  ggml_quantize_chunk(type.ggml, values.data(), weights.data(), 0, n_out, n_in, nullptr);
+  const auto extra = repack_type();
+  std::printf("%-6s", ggml_type_name(type.ggml));
+  for (const int64_t n_tokens : kTokens) {
+    const std::span<const float> input(x.data(), static_cast<size_t>(n_tokens * n_in));
+    const double gflop = 2e-9 * static_cast<double>(n_in * n_out * n_tokens);
+    const double mapped =
+        ggml_seconds(type.ggml, n_in, n_out, weights, input, ggml_backend_cpu_buffer_type());
+    const double repacked =
+        extra == nullptr ? 0 : ggml_seconds(type.ggml, n_in, n_out, weights, input, extra);
+    const double unpacked = type.ours
+                                ? unpacked_seconds({.data = weights.data(),
+                                                    .row_bytes = ggml_row_size(type.ggml, n_in),
+                                                    .n_in = n_in,
+                                                    .n_out = n_out,
+                                                    .type = *type.ours},
+                                                   input)
+                                : 0;
+    const auto speed = [&](double seconds) { return seconds > 0 ? gflop / seconds : 0; };
+    std::printf("  %5.0f %5.0f %5.0f", speed(mapped), speed(repacked), speed(unpacked));
+    std::fflush(stdout);
+  }
+  std::printf("\n");
 }
 
 void run(int64_t n_in, int64_t n_out) {
-  std::printf("%lld x %lld, %lld tokens, %d threads, medians of %d, GFLOP/s\n\n",
-              static_cast<long long>(n_in), static_cast<long long>(n_out),
-              static_cast<long long>(kTokens), kThreads, kRounds);
-  std::printf("%-8s %10s %10s %10s %14s\n", "type", "mapped", "repacked", "unpacked",
-              "x best ggml");
+  std::printf(
+      "%lld x %lld, %d threads, medians of %d, GFLOP/s: mapped, repacked, "
+      "unpacked (0: never)\n%-6s",
+      static_cast<long long>(n_in), static_cast<long long>(n_out), kThreads, kRounds, "tokens");
+  for (const int64_t n_tokens : kTokens) {
+    std::printf("  %17lld", static_cast<long long>(n_tokens));
+  }
+  std::printf("\n");
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<size_t>(n_in * n_out));
   for (float& value : values) value = normal(random);
-  std::vector<float> x(static_cast<size_t>(kTokens * n_in));
+  std::vector<float> x(static_cast<size_t>(kMostTokens * n_in));
   for (float& value : x) value = normal(random);
-  for (const ggml_type type :
-       {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q8_0,
-        GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,
-        GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS}) {
-    if (n_in % ggml_blck_size(type) != 0) continue;
-    std::vector<std::byte> weights(ggml_row_size(type, n_in) * static_cast<size_t>(n_out));
-    ggml_quantize_chunk(type, values.data(), weights.data(), 0, n_out, n_in, nullptr);
-    const double mapped =
-        ggml_seconds(type, n_in, n_out, weights, x, ggml_backend_cpu_buffer_type());
-    const auto extra = repack_type();
-    const double repacked =
-        extra == nullptr ? 0 : ggml_seconds(type, n_in, n_out, weights, x, extra);
-    const std::span<const float> one(x.data(), static_cast<size_t>(n_in));
-    const double mapped_one =
-        ggml_seconds(type, n_in, n_out, weights, one, ggml_backend_cpu_buffer_type());
-    const double repacked_one =
-        extra == nullptr ? 0 : ggml_seconds(type, n_in, n_out, weights, one, extra);
-    const double ours = unpacked_seconds(type, n_in, n_out, weights, x);
-    const double flops = 2e-9 * static_cast<double>(n_in * n_out * kTokens);
-    const double best = repacked > 0 ? std::min(mapped, repacked) : mapped;
-    const auto shown = [](double gflops, bool there) {
-      return there ? std::to_string(gflops).substr(0, 6) : std::string("-");
-    };
-    const double flops_one = flops / kTokens;
-    std::printf("%-8s %10.1f %10s %10.1f %14.2f %14.1f %10s\n", ggml_type_name(type),
-                flops / mapped, shown(flops / repacked, repacked > 0).c_str(), flops / ours,
-                best / ours, flops_one / mapped_one,
-                shown(flops_one / repacked_one, repacked_one > 0).c_str());
+  for (const StoredType& type : kTypes) {
+    if (n_in % ggml_blck_size(type.ggml) == 0) print_type(type, n_in, n_out, values, x);
   }
   std::printf("\n");
 }

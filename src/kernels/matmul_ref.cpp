@@ -12,14 +12,12 @@ void multiply(const WeightMatrix& weights, int64_t first, const float* x, int64_
     const std::byte* row = weights.data + static_cast<size_t>(out) * weights.row_bytes;
     for (int64_t token = 0; token < n_tokens; ++token) {
       double sum = 0;
-      float values[kMatmulDepth];
-      for (int64_t begin = 0; begin < weights.n_in; begin += kMatmulDepth) {
-        const int64_t n = std::min(kMatmulDepth, weights.n_in - begin);
-        weights.unpack(
-            row + static_cast<size_t>(begin / weights.block_values) * weights.block_bytes, values,
-            n);
-        for (int64_t at = 0; at < n; ++at) {
-          sum += static_cast<double>(values[at]) * x[token * x_stride + begin + at];
+      float values[kBlockValues];
+      for (int64_t block = 0; block < weights.n_in / kBlockValues; ++block) {
+        unpack_weights(weights.type,
+                       row + static_cast<size_t>(block) * weight_block_bytes(weights.type), values);
+        for (int64_t at = 0; at < kBlockValues; ++at) {
+          sum += static_cast<double>(values[at]) * x[token * x_stride + block * kBlockValues + at];
         }
       }
       y[token * y_stride + out] = static_cast<float>(sum);

@@ -108,11 +108,15 @@ Weights::Weights(const GgufFile& file, const std::vector<WeightSpec>& specs, boo
       mapped.emplace_back(spec.name, info);
     }
   }
-  map(file, mapped);
-  for (const auto& [type, tensors] : repacked) repack(tensors, type);
+  map(file, mapped, tensors_);
+  for (const auto& [type, tensors] : repacked) {
+    repack(tensors, type);
+    map(file, tensors, mapped_);
+  }
 }
 
-void Weights::map(const GgufFile& file, const NamedTensors& tensors) {
+void Weights::map(const GgufFile& file, const NamedTensors& tensors,
+                  std::unordered_map<std::string, ggml_tensor*>& to) {
   ggml_context_ptr context = new_context(tensors.size());
   // ggml's buffer takes a mutable pointer; nothing writes to weights.
   auto* base = const_cast<std::byte*>(file.bytes().data());
@@ -121,7 +125,7 @@ void Weights::map(const GgufFile& file, const NamedTensors& tensors) {
   for (const auto& [name, info] : tensors) {
     ggml_tensor* tensor = new_tensor(context.get(), *info);
     ggml_backend_tensor_alloc(buffer.get(), tensor, const_cast<std::byte*>(info->data));
-    tensors_[name] = tensor;
+    to[name] = tensor;
   }
   contexts_.push_back(std::move(context));
   buffers_.push_back(std::move(buffer));
@@ -146,6 +150,12 @@ ggml_tensor* Weights::get(const std::string& name) const {
   const auto found = tensors_.find(name);
   CHECK(found != tensors_.end());
   return found->second;
+}
+
+MatrixWeight Weights::matrix(const std::string& name) const {
+  ggml_tensor* best = get(name);
+  const auto mapped = mapped_.find(name);
+  return {best, mapped != mapped_.end() ? mapped->second : best};
 }
 
 }  // namespace ctxzip

@@ -24,6 +24,12 @@ struct WeightSpec {
   std::string source = {};  // the tensor's name in the file where it differs (tied embeddings)
 };
 
+// The left side of a product in both of its forms.
+struct MatrixWeight {
+  ggml_tensor* best_for_one = nullptr;  // repacked where ggml has such a form, else `mapped`
+  ggml_tensor* mapped = nullptr;        // as the file has it
+};
+
 // Immutable after construction; the file's mapping must outlive it.
 class Weights {
  public:
@@ -33,15 +39,18 @@ class Weights {
 
   // Null for an optional tensor that the file lacks; a CHECK fails for names not among the specs.
   ggml_tensor* get(const std::string& name) const;
+  MatrixWeight matrix(const std::string& name) const;
 
   int64_t repacked_bytes() const { return repacked_bytes_; }
 
  private:
   using NamedTensors = std::vector<std::pair<std::string, const TensorInfo*>>;
-  void map(const GgufFile& file, const NamedTensors& tensors);
+  void map(const GgufFile& file, const NamedTensors& tensors,
+           std::unordered_map<std::string, ggml_tensor*>& to);
   void repack(const NamedTensors& tensors, ggml_backend_buffer_type_t type);
 
   std::unordered_map<std::string, ggml_tensor*> tensors_;
+  std::unordered_map<std::string, ggml_tensor*> mapped_;  // of those that were repacked
   std::vector<ggml_context_ptr> contexts_;
   std::vector<ggml_backend_buffer_ptr> buffers_;
   int64_t repacked_bytes_ = 0;

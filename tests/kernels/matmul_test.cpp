@@ -13,6 +13,23 @@ namespace {
 
 constexpr float kGuard = 12345.5f;
 
+struct StoredType {
+  ggml_type ggml;
+  WeightType ours;
+};
+constexpr StoredType kTypes[] = {{GGML_TYPE_Q4_1, WeightType::kQ4_1},
+                                 {GGML_TYPE_Q5_0, WeightType::kQ5_0},
+                                 {GGML_TYPE_Q5_1, WeightType::kQ5_1},
+                                 {GGML_TYPE_Q8_0, WeightType::kQ8_0}};
+
+WeightType weight_type(ggml_type type) {
+  for (const StoredType& each : kTypes) {
+    if (each.ggml == type) return each.ours;
+  }
+  ADD_FAILURE() << ggml_type_name(type);
+  return {};
+}
+
 struct Case {
   const MatmulKernels* kernels;
   ggml_type type;
@@ -44,9 +61,7 @@ void expect_product(const Case& test) {
                                .row_bytes = ggml_row_size(test.type, test.n_in),
                                .n_in = test.n_in,
                                .n_out = test.n_out,
-                               .block_values = ggml_blck_size(test.type),
-                               .block_bytes = ggml_type_size(test.type),
-                               .unpack = traits->to_float};
+                               .type = weight_type(test.type)};
   for (int64_t first = 0; first < test.n_out; first += kMatmulRows) {
     test.kernels->multiply(matrix, first, x.data(), x_stride, test.n_tokens, y.data(), y_stride);
   }
@@ -72,20 +87,48 @@ void expect_product(const Case& test) {
 
 class MatmulTest : public ::testing::TestWithParam<const MatmulKernels*> {};
 
+TEST(WeightBlocks, AreThoseOfGguf) {
+  constexpr int64_t kValues = 512;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(kValues);
+  for (float& value : values) value = normal(random);
+  for (const StoredType& type : kTypes) {
+    SCOPED_TRACE(ggml_type_name(type.ggml));
+    EXPECT_EQ(kBlockValues, ggml_blck_size(type.ggml));
+    const size_t block_bytes = weight_block_bytes(type.ours);
+    EXPECT_EQ(block_bytes, ggml_type_size(type.ggml));
+    std::vector<std::byte> stored(ggml_row_size(type.ggml, kValues));
+    ggml_quantize_chunk(type.ggml, values.data(), stored.data(), 0, 1, kValues, nullptr);
+    std::vector<float> expected(kValues);
+    ggml_get_type_traits(type.ggml)->to_float(stored.data(), expected.data(), kValues);
+    float found[kBlockValues];
+    for (int64_t at = 0; at < kValues; ++at) {
+      const int64_t within = at % kBlockValues;
+      const auto block = static_cast<size_t>(at / kBlockValues);
+      if (within == 0) unpack_weights(type.ours, stored.data() + block * block_bytes, found);
+      ASSERT_NEAR(found[within], expected[static_cast<size_t>(at)], 1e-6) << at;
+    }
+  }
+}
+
 TEST_P(MatmulTest, EveryTypeMatchesExactSums) {
-  for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
-                               GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_Q6_K}) {
-    expect_product({GetParam(), type, 512, 40, 33});
+  for (const StoredType& type : kTypes) {
+    for (const int64_t n_tokens : {1, 2, 4, 8, 33}) {
+      expect_product({GetParam(), type.ggml, 768, 40, n_tokens});
+    }
   }
 }
 
 TEST_P(MatmulTest, EveryShapeMatchesExactSums) {
-  for (const int64_t n_in : {32, 64, 256, 288, 576}) {
+  for (const int64_t n_in : {32, 64, 256, 288, 576, 1056}) {
     for (const int64_t n_out : {1, 15, 16, 17, 31, 32, 33, 100}) {
-      expect_product({GetParam(), GGML_TYPE_Q4_1, n_in, n_out, 32});
+      for (const int64_t n_tokens : {3, 32}) {
+        expect_product({GetParam(), GGML_TYPE_Q4_1, n_in, n_out, n_tokens});
+      }
     }
   }
-  for (int64_t n_tokens = kMatmulTokens; n_tokens < kMatmulTokens + 13; ++n_tokens) {
+  for (int64_t n_tokens = 1; n_tokens < 46; ++n_tokens) {
     expect_product({GetParam(), GGML_TYPE_Q8_0, 96, 33, n_tokens});
   }
 }

@@ -80,7 +80,7 @@ ggml_tensor* rms_norm(const GraphScope& scope, ggml_tensor* x, const std::string
 }
 
 ggml_tensor* linear(const GraphScope& scope, ggml_tensor* x, const std::string& stem) {
-  ggml_tensor* y = matrix_product(scope.context, scope.weights.get(stem + ".weight"), x);
+  ggml_tensor* y = matrix_product(scope.context, scope.weights.matrix(stem + ".weight"), x);
   ggml_tensor* bias = scope.weights.get(stem + ".bias");
   return bias != nullptr ? ggml_add(scope.context, y, bias) : y;
 }
