@@ -133,7 +133,7 @@ void decode(const AttentionKernels& kernels, const AttentionShape& shape, const 
                          std::min(segment.n_rows, (block + 1) * kRowsPerBlock),
                          partials.data() + block * block_floats);
   }
-  kernels.merge_blocks(shape, partials.data(), n_blocks, out);
+  kernels.merge_blocks(shape, partials.data(), block_floats, n_blocks, out);
 }
 
 void check(const std::vector<float>& tuned, const std::vector<float>& ref, const char* what,

@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "ctxzip/context.h"
+#include "ctxzip/error.h"
 #include "ctxzip/export.h"
 
 namespace ctxzip {
@@ -73,5 +76,25 @@ class CTXZIP_API Session {
  private:
   std::unique_ptr<detail::SessionState> state_;
 };
+
+// A question of several. Its options must outlive the call.
+struct Question {
+  std::string text;
+  AskOptions options = {};
+};
+using AskResult = std::variant<Answer, Error>;
+using AskResultFn = std::function<void(size_t number, const AskResult& result)>;
+
+constexpr int64_t kMostAtOnce = 64;
+
+// Answers questions over the pristine context, each as Session::ask would, up to `at_once` of them
+// side by side: weights and the context's rows are read once for a token of each. Sums are taken in
+// another order than in a session, so an answer may differ where two tokens are equally likely.
+// What fails for one question is its result; `on_result` is called as each is complete. One cancel
+// token for all. Throws Error: kInvalidArgument (at_once), kOutOfMemory.
+CTXZIP_API std::vector<AskResult> ask_together(const Context& context,
+                                               std::span<const Question> questions,
+                                               int64_t at_once = 4,
+                                               const AskResultFn& on_result = {});
 
 }  // namespace ctxzip

@@ -70,12 +70,17 @@ CacheAttention::CacheAttention(const AttentionSetup& setup, const SegmentTable& 
 
 CacheAttention::~CacheAttention() = default;
 
-void CacheAttention::set_target(const AppendTarget& target) {
-  target_ = target;
+void CacheAttention::set_targets(std::span<const AppendTarget> targets) {
+  targets_.assign(targets.begin(), targets.end());
   const int64_t growth = kOwnRowsPerGrowth;
-  const int64_t first_row = std::max(target.global.first_row, target.local.first_row);
-  const int64_t needed = (first_row / growth + 1) * growth;
-  own_row_capacity_ = std::max(own_row_capacity_, needed);
+  for (const AppendTarget& target : targets_) {
+    const int64_t first_row = std::max(target.global.first_row, target.local.first_row);
+    own_row_capacity_ = std::max(own_row_capacity_, (first_row / growth + 1) * growth);
+  }
+  if (n_lanes() > 1) {
+    lane_queries_.resize(static_cast<size_t>(setup_.n_threads * n_lanes() * setup_.shape.group *
+                                             setup_.shape.head_dim));
+  }
 }
 
 std::byte* CacheAttention::scratch(int thread) const {
@@ -84,24 +89,51 @@ std::byte* CacheAttention::scratch(int thread) const {
          scratch_stride_ * static_cast<size_t>(thread);
 }
 
-const OwnRows& CacheAttention::own(const Layer& layer) const {
-  return layer.local ? target_.local : target_.global;
+const OwnRows& CacheAttention::own(const Layer& layer, int64_t lane) const {
+  const AppendTarget& target = targets_[static_cast<size_t>(lane)];
+  return layer.local ? target.local : target.global;
 }
 
-Segment CacheAttention::segment(int64_t index, const Layer& layer, int64_t kv_head,
-                                int64_t n_own) const {
+Segment CacheAttention::segment(int64_t index, const Layer& layer, int64_t kv_head, int64_t n_own,
+                                int64_t lane) const {
   if (index != own_place_) {
     return table_.at(index < own_place_ ? index : index - 1, layer.number, kv_head);
   }
-  const OwnRows& rows = own(layer);
-  return rows.cache->segment(target_.one_layer ? 0 : layer.index, kv_head, 0,
-                             rows.first_row + n_own);
+  const OwnRows& rows = own(layer, lane);
+  const int64_t store_layer = targets_[static_cast<size_t>(lane)].one_layer ? 0 : layer.index;
+  return rows.cache->segment(store_layer, kv_head, 0, rows.first_row + n_own);
 }
 
-int64_t CacheAttention::hidden_rows(int64_t index, const Layer& layer, int64_t kv_head) const {
-  const int64_t own_hidden = own(layer).first_row - setup_.layers.window_rows();
+int64_t CacheAttention::hidden_rows(int64_t index, const Layer& layer, int64_t kv_head,
+                                    int64_t lane) const {
+  const int64_t own_hidden = own(layer, lane).first_row - setup_.layers.window_rows();
   if (index == own_place_) return own_hidden;
-  return own_hidden + segment(index, layer, kv_head, 0).n_rows;
+  return own_hidden + segment(index, layer, kv_head, 0, lane).n_rows;
+}
+
+int64_t CacheAttention::segment_blocks(int64_t index, const Layer& layer, int64_t kv_head) const {
+  int64_t n_rows = segment(index, layer, kv_head, 1).n_rows;
+  for (int64_t lane = 1; lane < n_lanes() && index == own_place_; ++lane) {
+    n_rows = std::max(n_rows, own(layer, lane).first_row + 1);
+  }
+  return n_blocks(n_rows);
+}
+
+bool CacheAttention::is_shared(int64_t index, const Layer& layer) const {
+  // What a window shows differs from lane to lane.
+  return n_lanes() > 1 && index != own_place_ && !layer.local &&
+         n_lanes() * setup_.shape.group <= kMaxGroup;
+}
+
+const float* CacheAttention::lane_queries(const ggml_tensor* q, int64_t kv_head, int thread) {
+  const int64_t n = setup_.shape.group * setup_.shape.head_dim;
+  const float* first = static_cast<const float*>(q->data) + kv_head * n;
+  if (n_lanes() == 1) return first;
+  float* packed = lane_queries_.data() + thread * n_lanes() * n;
+  for (int64_t lane = 0; lane < n_lanes(); ++lane) {
+    std::copy_n(first + lane * q->ne[0] * q->ne[1], n, packed + lane * n);
+  }
+  return packed;
 }
 
 ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
@@ -121,7 +153,8 @@ ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, i
     ggml_build_forward_expand(graph, appended);
     return nullptr;
   }
-  if (n_tokens == 1 && !scored) {
+  CHECK(n_lanes() == 1 || (n_tokens == n_lanes() && !scored && !last));
+  if (n_tokens == n_lanes() && !scored) {
     self.block_capacity = n_blocks(own_row_capacity_);
     int64_t most = 0;
     for (int64_t kv_head = 0; kv_head < setup_.n_kv_head; ++kv_head) {
@@ -131,10 +164,10 @@ ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, i
       most = std::max(most, n);
     }
     self.block_capacity += most;
-    const int64_t partial = setup_.shape.group * (setup_.shape.head_dim + 2);
+    const int64_t partial = n_lanes() * setup_.shape.group * (setup_.shape.head_dim + 2);
     ggml_tensor* partials = custom_node(context, partial, self.block_capacity, setup_.n_kv_head,
                                         {q, appended}, block_node, &self);
-    return custom_node(context, n_out, 1, 1, {partials}, merge_node, &self);
+    return custom_node(context, n_out, n_tokens, 1, {partials}, merge_node, &self);
   }
   lse_.resize(static_cast<size_t>(n_tokens * setup_.n_kv_head * setup_.shape.group));
   ggml_tensor* attended = custom_node(context, last ? 1 : n_out, last ? 1 : n_tokens, 1,
@@ -153,16 +186,19 @@ void CacheAttention::append_node(ggml_tensor* dst, int thread, int n_threads, vo
     self.next_attend_.store(0, std::memory_order_relaxed);
     self.next_score_.store(0, std::memory_order_relaxed);
   }
-  const OwnRows& own = self.own(layer);
   const int64_t dim = self.setup_.shape.head_dim;
   const int64_t n_kv_head = self.setup_.n_kv_head;
   const RowType type = self.setup_.shape.row_type;
   const size_t row_size = row_bytes(type, dim);
   const auto* k = static_cast<const float*>(dst->src[0]->data);
   const auto* v = static_cast<const float*>(dst->src[1]->data);
-  const int64_t store_layer = self.target_.one_layer ? 0 : layer.index;
   for (int64_t token = thread; token < dst->src[0]->ne[2]; token += n_threads) {
-    const size_t offset = static_cast<size_t>(own.first_row + token) * row_size;
+    const int64_t lane = self.n_lanes() > 1 ? token : 0;
+    const OwnRows& own = self.own(layer, lane);
+    const int64_t store_layer =
+        self.targets_[static_cast<size_t>(lane)].one_layer ? 0 : layer.index;
+    const int64_t row_number = own.first_row + (self.n_lanes() > 1 ? 0 : token);
+    const size_t offset = static_cast<size_t>(row_number) * row_size;
     for (int64_t kv_head = 0; kv_head < n_kv_head; ++kv_head) {
       const int64_t row = (token * n_kv_head + kv_head) * dim;
       store_row(type, k + row, own.cache->k_rows(store_layer, kv_head) + offset, dim);
@@ -214,33 +250,46 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
   }
 }
 
-void CacheAttention::block_node(ggml_tensor* dst, int, int, void* data) {
+void CacheAttention::block_node(ggml_tensor* dst, int thread, int, void* data) {
   const Layer& layer = *static_cast<const Layer*>(data);
   CacheAttention& self = *layer.owner;
-  const AttentionShape& shape = self.setup_.shape;
-  const int64_t partial_size = dst->ne[0];
   int64_t next = self.next_attend_.fetch_add(1, std::memory_order_relaxed);
   int64_t item = 0;
   for (int64_t kv_head = 0; kv_head < self.setup_.n_kv_head; ++kv_head) {
-    const float* q =
-        static_cast<const float*>(dst->src[0]->data) + kv_head * shape.group * shape.head_dim;
-    float* partials =
-        static_cast<float*>(dst->data) + kv_head * layer.block_capacity * partial_size;
+    float* partials = static_cast<float*>(dst->data) + kv_head * layer.block_capacity * dst->ne[0];
     for (int64_t index = 0; index < self.n_segments(); ++index) {
-      const Segment segment = self.segment(index, layer, kv_head, 1);
-      const int64_t first_seen =
-          layer.local ? std::max<int64_t>(0, self.hidden_rows(index, layer, kv_head)) : 0;
-      for (int64_t begin = 0; begin < segment.n_rows;
-           begin += kRowsPerBlock, partials += partial_size) {
-        if (item++ != next) continue;
-        const int64_t end = std::min(segment.n_rows, begin + kRowsPerBlock);
-        // A block that lies before the window is an empty range.
-        self.setup_.kernels->attend_block(shape, q, segment, std::clamp(first_seen, begin, end),
-                                          end, partials);
-        next = self.next_attend_.fetch_add(1, std::memory_order_relaxed);
+      const int64_t n_lanes = self.is_shared(index, layer) ? 1 : self.n_lanes();
+      const int64_t n_blocks = self.segment_blocks(index, layer, kv_head);
+      for (int64_t block = 0; block < n_blocks; ++block, partials += dst->ne[0]) {
+        for (int64_t lane = 0; lane < n_lanes; ++lane) {
+          if (item++ != next) continue;
+          self.attend_rows(layer, dst->src[0], {index, kv_head, block, lane}, partials, thread);
+          next = self.next_attend_.fetch_add(1, std::memory_order_relaxed);
+        }
       }
     }
   }
+}
+
+void CacheAttention::attend_rows(const Layer& layer, const ggml_tensor* q, const BlockItem& item,
+                                 float* partials, int thread) {
+  AttentionShape shape = setup_.shape;
+  const float* queries = lane_queries(q, item.kv_head, thread);
+  if (is_shared(item.segment, layer)) {
+    shape.group *= n_lanes();
+  } else {
+    queries += item.lane * shape.group * shape.head_dim;
+    partials += item.lane * shape.group * (shape.head_dim + 2);
+  }
+  const Segment rows = segment(item.segment, layer, item.kv_head, 1, item.lane);
+  const int64_t first_seen =
+      layer.local ? std::max<int64_t>(0, hidden_rows(item.segment, layer, item.kv_head, item.lane))
+                  : 0;
+  // A lane may have fewer blocks than another, and a block may lie before the window.
+  const int64_t begin = std::min(item.block * kRowsPerBlock, rows.n_rows);
+  const int64_t end = std::min(rows.n_rows, begin + kRowsPerBlock);
+  setup_.kernels->attend_block(shape, queries, rows, std::clamp(first_seen, begin, end), end,
+                               partials);
 }
 
 void CacheAttention::merge_node(ggml_tensor* dst, int thread, int n_threads, void* data) {
@@ -248,15 +297,19 @@ void CacheAttention::merge_node(ggml_tensor* dst, int thread, int n_threads, voi
   const CacheAttention& self = *layer.owner;
   const AttentionShape& shape = self.setup_.shape;
   const ggml_tensor* partials = dst->src[0];
-  for (int64_t kv_head = thread; kv_head < self.setup_.n_kv_head; kv_head += n_threads) {
+  for (int64_t item = thread; item < self.setup_.n_kv_head * self.n_lanes(); item += n_threads) {
+    const int64_t kv_head = item / self.n_lanes();
+    const int64_t lane = item % self.n_lanes();
     int64_t n = 0;
     for (int64_t index = 0; index < self.n_segments(); ++index) {
-      n += n_blocks(self.segment(index, layer, kv_head, 1).n_rows);
+      n += self.segment_blocks(index, layer, kv_head);
     }
     const float* from = static_cast<const float*>(partials->data) +
-                        kv_head * layer.block_capacity * partials->ne[0];
-    float* out = static_cast<float*>(dst->data) + kv_head * shape.group * shape.head_dim;
-    self.setup_.kernels->merge_blocks(shape, from, n, out);
+                        kv_head * layer.block_capacity * partials->ne[0] +
+                        lane * shape.group * (shape.head_dim + 2);
+    float* out =
+        static_cast<float*>(dst->data) + lane * dst->ne[0] + kv_head * shape.group * shape.head_dim;
+    self.setup_.kernels->merge_blocks(shape, from, partials->ne[0], n, out);
   }
 }
 

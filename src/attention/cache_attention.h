@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "attention/seam.h"
@@ -55,8 +56,9 @@ class CacheAttention final : public AttentionSeam {
                  const ScoreSink* score);
   ~CacheAttention() override;
 
-  // Before each run.
-  void set_target(const AppendTarget& target);
+  // Before each run: where its rows go. Several targets: the batch has one token for each, which
+  // sees the table's rows and those of its own target.
+  void set_targets(std::span<const AppendTarget> targets);
 
   ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
                       ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
@@ -67,6 +69,13 @@ class CacheAttention final : public AttentionSeam {
 
  private:
   struct Layer;
+  // Work of a decode step: a block of a segment's rows, for one lane or for all.
+  struct BlockItem {
+    int64_t segment;
+    int64_t kv_head;
+    int64_t block;
+    int64_t lane;
+  };
   static void append_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void tile_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void block_node(ggml_tensor* dst, int thread, int n_threads, void* data);
@@ -74,21 +83,32 @@ class CacheAttention final : public AttentionSeam {
   static void score_node(ggml_tensor* dst, int thread, int n_threads, void* data);
 
   int64_t n_segments() const { return table_.size() + 1; }
-  const OwnRows& own(const Layer& layer) const;
+  int64_t n_lanes() const { return static_cast<int64_t>(targets_.size()); }
+  const OwnRows& own(const Layer& layer, int64_t lane = 0) const;
   // Own rows: those before the batch and the first n_own of it.
-  Segment segment(int64_t index, const Layer& layer, int64_t kv_head, int64_t n_own) const;
+  Segment segment(int64_t index, const Layer& layer, int64_t kv_head, int64_t n_own,
+                  int64_t lane = 0) const;
   // Rows of a segment that a window no longer shows to the batch's first token; may be negative.
-  int64_t hidden_rows(int64_t index, const Layer& layer, int64_t kv_head) const;
+  int64_t hidden_rows(int64_t index, const Layer& layer, int64_t kv_head, int64_t lane = 0) const;
+  // Blocks that a decode step splits the rows of a segment into, for the lane that has most.
+  int64_t segment_blocks(int64_t index, const Layer& layer, int64_t kv_head) const;
+  // All lanes take the rows of this segment in one reading.
+  bool is_shared(int64_t index, const Layer& layer) const;
+  void attend_rows(const Layer& layer, const ggml_tensor* q, const BlockItem& item, float* partials,
+                   int thread);
+  // Queries of all lanes for one KV head: (lane, group, head_dim).
+  const float* lane_queries(const ggml_tensor* q, int64_t kv_head, int thread);
   std::byte* scratch(int thread) const;
 
   AttentionSetup setup_;
   const SegmentTable& table_;
   int own_place_;
   const ScoreSink* score_;
-  AppendTarget target_;
+  std::vector<AppendTarget> targets_;  // one a lane
   int64_t own_row_capacity_ = 0;
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<float> lse_;  // (kv_head, token, group), one layer at a time
+  std::vector<float> lse_;           // (kv_head, token, group), one layer at a time
+  std::vector<float> lane_queries_;  // (thread, lane, group, head_dim)
   std::unique_ptr<std::byte[]> scratch_;
   size_t scratch_stride_ = 0;
   std::atomic<int64_t> next_attend_{

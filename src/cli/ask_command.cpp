@@ -11,6 +11,7 @@
 #include "cli/input_text.h"
 #include "cli/interrupt.h"
 #include "cli/model_locator.h"
+#include "cli/ordered_answers.h"
 #include "cli/progress_bar.h"
 #include "cli/standard_output.h"
 #include "cli/terminal.h"
@@ -24,6 +25,7 @@ struct AskFlags {
   OutputOptions output;
   ModelFlags model;
   AskOptions ask;
+  int64_t at_once = 4;
 };
 
 // "-" stands for the lines of standard input.
@@ -48,21 +50,17 @@ int run(AskFlags& flags) {
   bar.status("loading the model");
   const Context context = open_context(flags.file, flags.model.model, flags.model.load);
   bar.clear();
-  Session session(context);
   AnswerOutput output(flags.output.json, questions.size() > 1);
+  OrderedAnswers answers(output, questions);
   const InterruptScope interrupt;
   flags.ask.cancel = interrupt.token();
-  flags.ask.on_text = output.streaming();
-  for (const std::string& question : questions) {
-    output.begin(question);
-    try {
-      output.end(session.ask(question, flags.ask));
-    } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kCancelled) throw;
-      output.fail(error);
-    }
-    if (interrupt.token()->cancelled()) break;
+  std::vector<Question> asked;
+  for (size_t number = 0; number < questions.size(); ++number) {
+    asked.push_back({questions[number], flags.ask});
+    asked.back().options.on_text = answers.streaming(number);
   }
+  ask_together(context, asked, flags.at_once,
+               [&](size_t number, const AskResult& result) { answers.add(number, result); });
   if (flags.output.json) print_json({{"file", flags.file}, {"answers", output.answers()}});
   return interrupt.token()->cancelled() ? interrupted_exit_code() : output.exit_code();
 }
@@ -77,6 +75,10 @@ Run add_ask(CLI::App& app) {
       ->required();
   add_model_options(app, flags->model, "the one that the file was made with");
   add_answer_options(app, flags->ask);
+  add_integer(
+      app, "--at-once", {.min = 1, .max = kMostAtOnce},
+      [flags = flags.get()](int64_t n) { flags->at_once = n; },
+      fmt::format("Questions that are answered side by side (default: {})", flags->at_once));
   add_output_options(app, flags->output);
   app.footer(
       "Examples:\n"

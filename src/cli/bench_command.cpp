@@ -17,6 +17,7 @@
 #include "cli/progress_bar.h"
 #include "cli/standard_output.h"
 #include "core/file.h"
+#include "ctxzip/session.h"
 #include "eval/speed_plot.h"
 
 namespace ctxzip::cli {
@@ -31,7 +32,7 @@ struct BenchFlags {
 
 Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
-Json bench_json(const ModelInfo& model, const eval::SpeedReport& report) {
+Json bench_json(const ModelInfo& model, const eval::SpeedReport& report, int64_t n_sessions) {
   Json rows = Json::array();
   for (const eval::SpeedRow& row : report.rows) {
     rows.push_back({{"model", model.name},
@@ -43,6 +44,7 @@ Json bench_json(const ModelInfo& model, const eval::SpeedReport& report) {
                     {"score_s", row.score_s},
                     {"decode_tokens_per_s", row.decode_tokens_per_s},
                     {"decode_vs_llama_cpp", or_null(row.decode_vs_llama_cpp)},
+                    {"sessions_decode_tokens_per_s", or_null(row.group_tokens_per_s)},
                     {"kv_bytes", row.kv_bytes},
                     {"peak_rss_bytes", row.peak_rss_bytes},
                     {"delta_nll", or_null(row.delta_nll)}});
@@ -53,24 +55,27 @@ Json bench_json(const ModelInfo& model, const eval::SpeedReport& report) {
                     {"prefill_tokens_per_s", row.prefill_tokens_per_s},
                     {"decode_tokens_per_s", row.decode_tokens_per_s}});
   }
-  return {{"rows", rows}, {"llama_cpp", peer}};
+  return {{"rows", rows}, {"sessions", n_sessions}, {"llama_cpp", peer}};
 }
 
 std::string times(const std::optional<double>& value) {
   return value ? fmt::format("{:.2f}x", *value) : "-";
 }
 
-std::string bench_table(const ModelInfo& model, const eval::SpeedReport& report) {
+std::string bench_table(const ModelInfo& model, const eval::SpeedReport& report,
+                        int64_t n_sessions) {
   std::string table = fmt::format(
       "{}; times llama.cpp (f16 cache, flash attention) in the same run\n\n{:>8} {:>10} "
-      "{:>10} {:>9} {:>8} {:>9} {:>9} {:>8} {:>10}\n",
-      model.name, "context", "", "KV cache", "prefill", "", "score", "decode", "", "delta_nll");
+      "{:>10} {:>9} {:>8} {:>9} {:>9} {:>8} {:>11} {:>10}\n",
+      model.name, "context", "", "KV cache", "prefill", "", "score", "decode", "",
+      n_sessions > 1 ? fmt::format("{} sessions", n_sessions) : "", "delta_nll");
   for (const eval::SpeedRow& row : report.rows) {
     table += fmt::format(
-        "{:>8} {:>10} {:>10} {:>7.0f}/s {:>8} {:>9} {:>7.1f}/s {:>8} {:>10}\n",
+        "{:>8} {:>10} {:>10} {:>7.0f}/s {:>8} {:>9} {:>7.1f}/s {:>8} {:>11} {:>10}\n",
         format_count(row.context_tokens), fmt::format("{:g} {}", row.ratio, row.kv_type),
         format_bytes(row.kv_bytes), row.prefill_tokens_per_s, times(row.prefill_vs_llama_cpp),
         format_seconds(row.score_s), row.decode_tokens_per_s, times(row.decode_vs_llama_cpp),
+        row.group_tokens_per_s ? fmt::format("{:.1f}/s", *row.group_tokens_per_s) : "",
         row.delta_nll ? format_nll(*row.delta_nll) : "-");
   }
   for (const eval::PeerRow& row : report.peer) {
@@ -100,9 +105,9 @@ int run(BenchFlags& flags) {
     });
   }
   if (flags.output.json) {
-    print_json(bench_json(model.info(), report));
+    print_json(bench_json(model.info(), report, flags.speed.n_sessions));
   } else {
-    print_out(bench_table(model.info(), report));
+    print_out(bench_table(model.info(), report, flags.speed.n_sessions));
   }
   return kExitOk;
 }
@@ -141,6 +146,11 @@ Run add_bench(CLI::App& app) {
       app, "--rounds", {.min = 1, .max = 100},
       [&speed](int64_t n) { speed.n_rounds = static_cast<int>(n); },
       fmt::format("Rounds of decoding, in turns with llama.cpp (default: {})", speed.n_rounds));
+  add_integer(
+      app, "--sessions", {.min = 1, .max = kMostAtOnce},
+      [&speed](int64_t n) { speed.n_sessions = n; },
+      fmt::format("Sessions that decode side by side (default: {}); 1 leaves it out",
+                  speed.n_sessions));
   app.add_flag_callback(
       "--no-llama", [&speed] { speed.peer = false; }, "Do not measure llama.cpp");
   app.add_flag_callback(

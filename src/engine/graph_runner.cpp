@@ -114,8 +114,12 @@ std::span<const float> GraphRunner::run(const Batch& batch, AttentionSeam& seam,
   }
   const std::lock_guard lock(compute_lock());
   prepare(batch, seam, graph_key);
-  std::vector<int32_t> positions(batch.tokens.size());
-  std::iota(positions.begin(), positions.end(), static_cast<int32_t>(batch.first_position));
+  std::vector<int32_t> positions(batch.positions.begin(), batch.positions.end());
+  if (positions.empty()) {
+    positions.resize(batch.tokens.size());
+    std::iota(positions.begin(), positions.end(), static_cast<int32_t>(batch.first_position));
+  }
+  CHECK(positions.size() == batch.tokens.size());
   ggml_backend_tensor_set(prepared_->inputs.tokens, batch.tokens.data(), 0,
                           batch.tokens.size_bytes());
   ggml_backend_tensor_set(prepared_->inputs.positions, positions.data(), 0,

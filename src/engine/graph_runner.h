@@ -22,6 +22,8 @@ struct Batch {
   // Tokens (ascending) whose logits are wanted; none: the pass stops after the last layer's
   // attention.
   std::span<const int32_t> output_rows;
+  // Of each token, where they do not follow each other from first_position on.
+  std::span<const int32_t> positions = {};
 };
 
 struct RunControl {

@@ -16,6 +16,7 @@ namespace ctxzip::eval {
 namespace {
 
 constexpr int64_t kLogVersion = 1;
+constexpr int64_t kQuestionsAtOnce = 8;
 
 const char* name_of(Allocation allocation) {
   switch (allocation) {
@@ -224,13 +225,19 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
   record.times.score_s = variant.method->scores ? score_s_[method] : 0;
   record.times.compact_s = zipper_.seconds().compact - compact_before;
   record.times.n_threads = model_.state()->options.n_threads;
-  AskOptions ask;
-  ask.max_tokens = run_.options.max_tokens;
-  ask.cancel = hooks_.cancel;
-  Session session(zipped);
+  std::vector<Question> asked;
   for (const EvalQuestion& question : context_.questions) {
-    const Answer answer = session.ask(question_prompt(run_.task, question), ask);
-    stop_if_cancelled(hooks_);
+    Question& one = asked.emplace_back(Question{question_prompt(run_.task, question)});
+    one.options.max_tokens = run_.options.max_tokens;
+    one.options.cancel = hooks_.cancel;
+  }
+  const auto results = ask_together(zipped, asked, kQuestionsAtOnce,
+                                    [&](size_t, const AskResult&) { progress.answered(); });
+  stop_if_cancelled(hooks_);
+  for (size_t number = 0; number < results.size(); ++number) {
+    if (const Error* error = std::get_if<Error>(&results[number])) throw *error;
+    const Answer& answer = std::get<Answer>(results[number]);
+    const EvalQuestion& question = context_.questions[number];
     record.key.question = question.id;
     record.output = answer.text;
     record.gold = question.answers;
@@ -243,7 +250,6 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
     record.times.prompt_s = answer.prompt_s;
     record.times.decode_s = answer.decode_s;
     all.push_back(record);
-    progress.answered();
   }
 }
 

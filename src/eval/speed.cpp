@@ -8,9 +8,10 @@
 #include <memory>
 #include <span>
 
-#include "cache/tail.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "ctxzip/session.h"
+#include "engine/context_tail.h"
 #include "engine/stream_zip.h"
 #include "engine/zipper.h"
 #include "eval/llama_peer.h"
@@ -60,49 +61,47 @@ std::vector<Token> context_of(const Model& model, const std::string& text, int64
   return tokens;
 }
 
-// Decoding after a zipped context, as a session does it.
+// Decoding after a zipped context, as a session does it and as several do it side by side.
 class Decoder {
  public:
-  Decoder(const Model& model, Context context, int64_t capacity)
-      : model_(*model.state()),
-        context_(std::move(context)),
-        past_(segment_table(model_)),
-        tail_(model_.hp.layers, global_shape(model_), local_shape(model_), capacity),
-        runner_(model_) {
-    past_.add(context_.state()->rows);
-    attention_ = std::make_unique<CacheAttention>(attention_setup(model_), past_,
-                                                  static_cast<int>(past_.size()), nullptr);
+  Decoder(Context context, int64_t n_sessions)
+      : context_(std::move(context)), group_(context_.state()) {
+    for (int64_t tail = 0; tail < n_sessions; ++tail) {
+      tails_.push_back(std::make_unique<ContextTail>(context_.state()));
+      group_of_.push_back(tails_.back().get());
+    }
   }
-  Decoder(const Decoder&) = delete;  // the attention points into it
-  Decoder& operator=(const Decoder&) = delete;
 
   // Tokens per second of a round; the first token builds the graph and does not count.
   double round(std::span<const Token> tokens) {
-    tail_.truncate(0);
+    ContextTail& tail = *tails_[0];
+    return timed_round(tokens, [&](Token token) { tail.feed({&token, 1}, nullptr); });
+  }
+  // The same, of all sessions together.
+  double group_round(std::span<const Token> tokens) {
+    const auto n = static_cast<double>(tails_.size());
+    return n * timed_round(tokens, [&](Token token) {
+             const std::vector<Token> each(tails_.size(), token);
+             group_.feed(group_of_, each, nullptr);
+           });
+  }
+
+  const ZipReport& report() const { return context_.report(); }
+
+ private:
+  template <typename Feed>
+  double timed_round(std::span<const Token> tokens, Feed feed) {
+    for (const auto& tail : tails_) tail->rows().truncate(0);
     feed(tokens[0]);
     const auto start = std::chrono::steady_clock::now();
     for (const Token token : tokens.subspan(1)) feed(token);
     return static_cast<double>(tokens.size() - 1) / seconds_since(start);
   }
 
-  const ZipReport& report() const { return context_.report(); }
-
- private:
-  void feed(Token token) {
-    const int64_t first = tail_.n_rows();
-    const int32_t row = 0;
-    attention_->set_target({.global = {&tail_.global(), first}, .local = {&tail_.local(), first}});
-    runner_.run({{&token, 1}, context_.state()->rows.n_positions() + first, {&row, 1}}, *attention_,
-                attention_->own_row_capacity(), {});
-    tail_.extend(1);
-  }
-
-  const detail::ModelState& model_;
   Context context_;
-  SegmentTable past_;
-  Tail tail_;
-  std::unique_ptr<CacheAttention> attention_;
-  GraphRunner runner_;
+  std::vector<std::unique_ptr<ContextTail>> tails_;
+  std::vector<ContextTail*> group_of_;
+  TailGroup group_;
 };
 
 // All ratios at one context length; two-pass prefills once for all of them.
@@ -163,7 +162,7 @@ void LengthRun::add_row(SpeedReport& report, double ratio, Context context) {
   row.delta_nll = zipped.delta_nll;
   row.peak_rss_bytes = resident_memory().peak_bytes;
   report.rows.push_back(row);
-  decoders_.emplace_back(model_, std::move(context), options_.decode_tokens + 1);
+  decoders_.emplace_back(std::move(context), options_.n_sessions);
 }
 
 void LengthRun::zip_all(SpeedReport& report) {
@@ -207,6 +206,7 @@ std::optional<PeerRow> LengthRun::measure_rounds(SpeedReport& report, bool with_
   say("decode");
   std::vector<double> peer_speed;
   std::vector<std::vector<double>> speed(decoders_.size());
+  std::vector<std::vector<double>> group_speed(decoders_.size());
   for (int round = 0; round < options_.n_rounds; ++round) {
     stop_if_cancelled();
     if (peer) {
@@ -218,11 +218,13 @@ std::optional<PeerRow> LengthRun::measure_rounds(SpeedReport& report, bool with_
     }
     for (size_t way = 0; way < decoders_.size(); ++way) {
       speed[way].push_back(decoders_[way].round(next()));
+      if (options_.n_sessions > 1) group_speed[way].push_back(decoders_[way].group_round(next()));
     }
   }
   SpeedRow* rows = report.rows.data() + report.rows.size() - decoders_.size();
   for (size_t way = 0; way < decoders_.size(); ++way) {
     rows[way].decode_tokens_per_s = median(speed[way]);
+    if (!group_speed[way].empty()) rows[way].group_tokens_per_s = median(group_speed[way]);
     if (!peer) continue;
     std::vector<double> times;
     for (size_t round = 0; round < peer_speed.size(); ++round)
@@ -253,6 +255,10 @@ SpeedReport measure_speed(const Model& model, const SpeedOptions& options,
       fail(ErrorKind::kInvalidArgument, "a context of {} tokens: expected {} to {}", n_tokens,
            kShortestContext, kLongestContext);
     }
+  }
+  if (options.n_sessions < 1 || options.n_sessions > kMostAtOnce) {
+    fail(ErrorKind::kInvalidArgument, "{} sessions: expected 1 to {}", options.n_sessions,
+         kMostAtOnce);
   }
   SpeedReport report;
   for (const int64_t n_tokens : options.context_tokens) {

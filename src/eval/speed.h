@@ -18,6 +18,7 @@ struct SpeedOptions {
   std::vector<double> ratios = {1.0, 0.3};
   int n_rounds = 3;            // interleaved with llama.cpp's; medians count
   int64_t decode_tokens = 24;  // timed in each round
+  int64_t n_sessions = 4;      // that decode side by side; 1: not measured
   bool peer = true;            // measure llama.cpp too (f16 cache, flash attention)
   std::string text = {};       // repeated to the length wanted; empty: a built-in one
   ZipOptions zip = {};         // budget and text-independent options; the budget is ignored
@@ -33,6 +34,7 @@ struct SpeedRow {
   double score_s = 0;
   double decode_tokens_per_s = 0;
   std::optional<double> decode_vs_llama_cpp = {};
+  std::optional<double> group_tokens_per_s = {};  // of all sessions side by side
   int64_t kv_bytes = 0;
   int64_t peak_rss_bytes = 0;  // of the process so far
   std::optional<double> delta_nll = {};

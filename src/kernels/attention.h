@@ -83,9 +83,10 @@ struct AttentionKernels {
   void (*attend_block)(const AttentionShape& shape, const float* q, const Segment& segment,
                        int64_t begin, int64_t end, float* partial) noexcept;
 
-  // Merges n_blocks partials in order into out (group, head_dim); zeros when all are empty.
-  void (*merge_blocks)(const AttentionShape& shape, const float* partials, int64_t n_blocks,
-                       float* out) noexcept;
+  // Merges n_blocks partials, `block_stride` floats apart, in order into out (group, head_dim);
+  // zeros when all are empty.
+  void (*merge_blocks)(const AttentionShape& shape, const float* partials, int64_t block_stride,
+                       int64_t n_blocks, float* out) noexcept;
 
   // best[c] = max(best[c], max over tokens and group of (scale q.k_c - lse)) for columns
   // c in [begin, end) of `columns`; best has columns.n_rows entries. Tokens whose lse is -inf are

@@ -417,23 +417,22 @@ void attend_block(const AttentionShape& shape, const float* q, const Segment& se
   }
 }
 
-void merge_blocks(const AttentionShape& shape, const float* partials, int64_t n_blocks,
-                  float* out) noexcept {
+void merge_blocks(const AttentionShape& shape, const float* partials, int64_t block_stride,
+                  int64_t n_blocks, float* out) noexcept {
   const NarrowTag d;
   const int64_t head_dim = shape.head_dim;
-  const int64_t block_floats = shape.group * (head_dim + 2);
   for (int64_t head = 0; head < shape.group; ++head) {
     const float* first = partials + head * (head_dim + 2);
     float* head_out = out + head * head_dim;
     std::fill_n(head_out, head_dim, 0.0f);
     float max = kMinusInfinity;
     for (int64_t block = 0; block < n_blocks; ++block) {
-      max = std::max(max, first[block * block_floats + head_dim]);
+      max = std::max(max, first[block * block_stride + head_dim]);
     }
     if (max == kMinusInfinity) continue;
     float sum = 0;
     for (int64_t block = 0; block < n_blocks; ++block) {
-      const float* partial = first + block * block_floats;
+      const float* partial = first + block * block_stride;
       const float factor = exp_non_positive(partial[head_dim] - max);
       const auto scale = hn::Set(d, factor);
       sum += factor * partial[head_dim + 1];

@@ -125,11 +125,11 @@ void attend_block(const AttentionShape& shape, const float* q, const Segment& se
   }
 }
 
-void merge_blocks(const AttentionShape& shape, const float* partials, int64_t n_blocks,
-                  float* out) noexcept {
+void merge_blocks(const AttentionShape& shape, const float* partials, int64_t block_stride,
+                  int64_t n_blocks, float* out) noexcept {
   const int64_t head_floats = shape.head_dim + 2;
   for (int64_t head = 0; head < shape.group; ++head) {
-    const auto block = [&](int64_t b) { return partials + (b * shape.group + head) * head_floats; };
+    const auto block = [&](int64_t b) { return partials + b * block_stride + head * head_floats; };
     double max = kNoScore;
     for (int64_t b = 0; b < n_blocks; ++b) {
       max = std::max(max, static_cast<double>(block(b)[shape.head_dim]));

@@ -56,7 +56,8 @@ Scores run_golden_passes(const Model& model, const Golden& golden, ReconAttentio
     std::vector<Token> tokens = golden.prefix;
     tokens.insert(tokens.end(), golden.context.begin(), golden.context.end());
     CacheAttention prefill(attention_setup(state), nothing, 0, nullptr);
-    prefill.set_target({.global = {&full, 0}});
+    const AppendTarget target = {.global = {&full, 0}};
+    prefill.set_targets({&target, 1});
     runner.run({tokens, 0, {}}, prefill, 0, {});
     full.extend(static_cast<int64_t>(tokens.size()));
   }
@@ -71,7 +72,8 @@ Scores run_golden_passes(const Model& model, const Golden& golden, ReconAttentio
     const PassAttention over =
         pass_attention({state.hp.layers, full, no_window, n_prefix}, pass, attention, scores);
     CacheAttention seam(attention_setup(state), over.past, over.own_place, &over.sink);
-    seam.set_target({.global = {&own, 0}, .one_layer = true});
+    const AppendTarget target = {.global = {&own, 0}, .one_layer = true};
+    seam.set_targets({&target, 1});
     runner.run({pass.input, n_prefix + n_context, {}}, seam, 0, {});
     begin = pass.end;
   }

@@ -52,7 +52,8 @@ TEST_P(AttentionTest, MergedBlocksMatchTheWholeSegment) {
                            partials.data() + block * block_floats);
   }
   GuardedFloats out(static_cast<size_t>(shape_.group * shape_.head_dim));
-  kernels().merge_blocks(shape_, partials.data(), static_cast<int64_t>(cuts.size()) - 1,
+  const auto stride = static_cast<int64_t>(block_floats);
+  kernels().merge_blocks(shape_, partials.data(), stride, static_cast<int64_t>(cuts.size()) - 1,
                          out.data());
   EXPECT_TRUE(out.guards_intact());
   for (int64_t head = 0; head < shape_.group; ++head) {
@@ -63,9 +64,9 @@ TEST_P(AttentionTest, MergedBlocksMatchTheWholeSegment) {
                   exact.out[static_cast<size_t>(dim)], score_tolerance(exact) * exact.max_abs_v);
     }
   }
-  kernels().merge_blocks(shape_, partials.data(), 1, out.data());
+  kernels().merge_blocks(shape_, partials.data(), stride, 1, out.data());
   EXPECT_EQ(out[0], 0) << "the first block is empty";
-  kernels().merge_blocks(shape_, partials.data(), 0, out.data());
+  kernels().merge_blocks(shape_, partials.data(), stride, 0, out.data());
   EXPECT_EQ(out[0], 0);
 }
 

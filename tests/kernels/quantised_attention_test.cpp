@@ -124,8 +124,8 @@ TEST_P(QuantisedAttentionTest, MergedBlocksMatchTheWholeSegment) {
     partials.insert(partials.end(), one.begin(), one.end());
   }
   GuardedFloats out(static_cast<size_t>(shape_.group * shape_.head_dim));
-  kernels().merge_blocks(shape_, partials.data(), static_cast<int64_t>(cuts.size()) - 1,
-                         out.data());
+  kernels().merge_blocks(shape_, partials.data(), shape_.group * (shape_.head_dim + 2),
+                         static_cast<int64_t>(cuts.size()) - 1, out.data());
   EXPECT_TRUE(out.guards_intact());
   for (int64_t head = 0; head < shape_.group; ++head) {
     const ExactHead exact = exact_attention(q.data() + 1 + head * shape_.head_dim, shape_.head_dim,

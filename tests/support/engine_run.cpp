@@ -24,7 +24,9 @@ std::vector<float> TailRun::feed(std::span<const Token> tokens, int64_t batch) {
     std::vector<int32_t> rows(n);
     std::iota(rows.begin(), rows.end(), 0);
     const int64_t first = tail_.n_rows();
-    attention_.set_target({.global = {&tail_.global(), first}, .local = {&tail_.local(), first}});
+    const AppendTarget target = {.global = {&tail_.global(), first},
+                                 .local = {&tail_.local(), first}};
+    attention_.set_targets({&target, 1});
     const auto part = runner_.run({tokens.first(n), first_position_ + tail_.n_rows(), rows},
                                   attention_, attention_.own_row_capacity(), {});
     logits.insert(logits.end(), part.begin(), part.end());

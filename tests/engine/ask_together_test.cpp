@@ -1,0 +1,185 @@
+// Several sessions over one context decode side by side as each would alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "ctxzip/error.h"
+#include "ctxzip/session.h"
+#include "ctxzip/zip.h"
+#include "engine/context_tail.h"
+#include "engine/zipper.h"
+#include "support/engine_run.h"
+#include "support/logits.h"
+#include "support/tiny_model.h"
+
+namespace ctxzip::test {
+namespace {
+
+constexpr int64_t kVocab = 256;
+constexpr int64_t kContext = 700;  // two blocks of rows for a head that keeps most
+constexpr double kMaxDelta = 1e-4;
+// Queries are rounded to integers for q4 rows: a last bit moves one to the next.
+constexpr double kQuantisedDelta = 2e-2;
+
+Context ragged_context(const char* architecture, KvType kv, int n_threads = 2) {
+  const std::string path = temp_path("together.gguf");
+  write_tiny_model({.architecture = architecture,
+                    .n_layer = 4,
+                    .head_dim = 64,
+                    .window = std::string(architecture) == "gemma3" ? 48 : 0},
+                   path);
+  // f32 rows cannot be quantised; f16 ones round alike in both ways of decoding.
+  const Model model = Model::load(path, {.n_threads = n_threads});
+  const ZipOptions options = {.budget = {.ratio = 0.8}, .kv = kv, .self_check = false};
+  Zipper zipper(model, plan_zip(*model.state(), {}, random_tokens(kContext, kVocab, 5), options),
+                options);
+  zipper.prefill();
+  return zipper.take(Method::kKvzip, Allocation::kGlobal,
+                     zipper.select(Method::kKvzip, options.budget, Allocation::kGlobal));
+}
+
+struct Case {
+  const char* architecture;
+  KvType kv;
+  double max_delta;
+};
+void PrintTo(const Case& test, std::ostream* out) {
+  *out << test.architecture << " " << static_cast<int>(test.kv);
+}
+
+class TogetherTest : public testing::TestWithParam<Case> {};
+
+// Tails of different lengths, some across a window and across a block of 512 rows.
+const int64_t kTails[] = {1, 30, 47, 520};
+
+TEST_P(TogetherTest, EqualsOneByOne) {
+  const auto& [architecture, kv, max_delta] = GetParam();
+  const Context context = ragged_context(architecture, kv);
+  std::vector<std::unique_ptr<ContextTail>> alone, together;
+  std::vector<ContextTail*> group_of;
+  for (const int64_t n : kTails) {
+    for (auto* tails : {&alone, &together}) {
+      tails->push_back(std::make_unique<ContextTail>(context.state()));
+      tails->back()->feed(random_tokens(n, kVocab, static_cast<uint32_t>(n)), nullptr);
+    }
+    group_of.push_back(together.back().get());
+  }
+  TailGroup group(context.state());
+  for (uint32_t step = 0; step < 5; ++step) {
+    const auto tokens = random_tokens(std::ssize(kTails), kVocab, 100 + step);
+    const auto found = group.feed(group_of, tokens, nullptr);
+    ASSERT_EQ(found.size(), tokens.size() * kVocab);
+    for (size_t lane = 0; lane < tokens.size(); ++lane) {
+      const auto expected = alone[lane]->feed({&tokens[lane], 1}, nullptr);
+      for (size_t at = 0; at < expected.size(); ++at) {
+        ASSERT_NEAR(found[lane * kVocab + at], expected[at], max_delta)
+            << "lane " << lane << ", step " << step;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, TogetherTest,
+                         testing::Values(Case{"llama", KvType::kF16, kMaxDelta},
+                                         Case{"llama", KvType::kQ4, kQuantisedDelta},
+                                         Case{"gemma3", KvType::kF16, kGeluLogitDelta}));
+
+TEST(Together, ThreadsChangeNothing) {
+  std::vector<std::vector<float>> logits;
+  for (const int n_threads : {1, 2, 3}) {
+    const Context context = ragged_context("llama", KvType::kF16, n_threads);
+    ContextTail a(context.state()), b(context.state());
+    b.feed(random_tokens(9, kVocab, 1), nullptr);
+    TailGroup group(context.state());
+    ContextTail* const tails[] = {&a, &b};
+    const Token tokens[] = {3, 4};
+    const auto found = group.feed(tails, tokens, nullptr);
+    logits.emplace_back(found.begin(), found.end());
+    EXPECT_EQ(logits.back(), logits.front()) << n_threads << " threads";
+  }
+}
+
+TEST(Together, AGroupMayShrinkAndGrow) {
+  const Context context = ragged_context("llama", KvType::kF16);
+  ContextTail a(context.state()), b(context.state()), alone(context.state());
+  TailGroup group(context.state());
+  ContextTail* const both[] = {&a, &b};
+  const Token tokens[] = {7, 8};
+  for (const size_t n : {2, 1, 2, 1}) {
+    group.feed(std::span(both).first(n), std::span(tokens).first(n), nullptr);
+  }
+  const auto found = group.feed({both, 1}, {tokens, 1}, nullptr);
+  std::span<const float> expected;
+  for (int step = 0; step < 5; ++step) expected = alone.feed({tokens, 1}, nullptr);
+  for (size_t at = 0; at < expected.size(); ++at) ASSERT_NEAR(found[at], expected[at], kMaxDelta);
+}
+
+TEST(AskTogether, AnswersAsSessionsDo) {
+  CTXZIP_NEEDS_MODEL(kSmolLm2);
+  const Context context = zip(Model::load(model_path(kSmolLm2)),
+                              "The lighthouse at Kettle Point was built in 1878 by Anna Breck. It "
+                              "stands 31 metres tall and is painted white. Its keeper is Tom Hale, "
+                              "who climbs 164 steps every evening to light the lamp.",
+                              {.budget = {.ratio = 0.7}, .self_check = false});
+  std::vector<Question> questions;
+  for (const char* text : {"When was the lighthouse built?", "Who built it?", "How tall is it?",
+                           "Who is the keeper?", "What colour is it?"}) {
+    questions.push_back({text, {.max_tokens = static_cast<int64_t>(4 + questions.size())}});
+  }
+  std::string streamed;
+  questions[2].options.on_text = [&](std::string_view piece) {
+    streamed += piece;
+    return true;
+  };
+  std::vector<size_t> order;
+  const auto results = ask_together(
+      context, questions, 3, [&](size_t number, const AskResult&) { order.push_back(number); });
+  ASSERT_EQ(results.size(), questions.size());
+  std::sort(order.begin(), order.end());
+  EXPECT_EQ(order, (std::vector<size_t>{0, 1, 2, 3, 4}));
+  for (size_t number = 0; number < questions.size(); ++number) {
+    const Answer& answer = std::get<Answer>(results[number]);
+    const Answer alone = Session(context).ask(questions[number].text, questions[number].options);
+    // The first token comes from the same pass; later ones may differ where two are as likely.
+    ASSERT_FALSE(answer.tokens.empty());
+    EXPECT_EQ(answer.tokens[0], alone.tokens[0]);
+    EXPECT_EQ(answer.prompt_tokens, alone.prompt_tokens);
+    EXPECT_LE(answer.output_tokens, questions[number].options.max_tokens);
+  }
+  EXPECT_TRUE(streamed.starts_with(std::get<Answer>(results[2]).text));
+}
+
+TEST(AskTogether, AFailureBelongsToItsQuestion) {
+  CTXZIP_NEEDS_MODEL(kSmolLm2);
+  const Context context =
+      zip(Model::load(model_path(kSmolLm2)), "A short note about boats.", {.self_check = false});
+  std::vector<Question> questions(3, {"What is it about?", {.max_tokens = 3}});
+  questions[0].options.max_tokens = -1;
+  for (int word = 0; word < 9000; ++word) questions[2].text += " word";
+  const auto results = ask_together(context, questions);
+  EXPECT_EQ(std::get<Error>(results[0]).kind(), ErrorKind::kInvalidArgument);
+  EXPECT_EQ(std::get<Answer>(results[1]).output_tokens, 3);
+  EXPECT_EQ(std::get<Error>(results[2]).kind(), ErrorKind::kTooLong);
+  EXPECT_THROW(ask_together(context, questions, 0), Error);
+}
+
+TEST(AskTogether, CancellingEndsAll) {
+  CTXZIP_NEEDS_MODEL(kSmolLm2);
+  const Context context =
+      zip(Model::load(model_path(kSmolLm2)), "A short note about boats.", {.self_check = false});
+  CancelToken cancel;
+  std::vector<Question> questions(3, {"Tell me a long story.", {.max_tokens = 200}});
+  for (Question& question : questions) question.options.cancel = &cancel;
+  int pieces = 0;
+  questions[1].options.on_text = [&](std::string_view) {
+    if (++pieces == 3) cancel.cancel();
+    return true;
+  };
+  for (const AskResult& result : ask_together(context, questions, 2)) {
+    EXPECT_EQ(std::get<Answer>(result).stop_reason, StopReason::kCancelled);
+  }
+}
+
+}  // namespace
+}  // namespace ctxzip::test
