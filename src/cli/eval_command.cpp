@@ -79,8 +79,9 @@ int run(const eval::Task& task, EvalFlags& flags) {
   ProgressBar bar;
   bar.status("loading the model");
   const Model model = load_model(path, flags.model.load);
-  bar.clear();
+  bar.status("preparing the contexts");
   const eval::EvalRun run = eval::prepare_run(model, task, flags.data, flags.run);
+  bar.clear();
   eval::RunLog log(flags.out, run.header, run.plan, run.metric_names());
   EvalResult result{.run = run, .log = flags.out, .n_contexts_before = log.n_contexts_done()};
   result.warnings = eval_warnings(run, model.info());
@@ -139,22 +140,67 @@ void add_method_flags(CLI::App& app, EvalFlags& flags) {
       ->group(kGroup);
 }
 
+// Where the contexts come from: a file, or a generator and its options.
+void add_data_flags(CLI::App& app, const eval::Task& task, EvalFlags& flags) {
+  constexpr const char* kGroup = "Data";
+  using Need = eval::DataNeed;
+  if (task.need != Need::kGenerated) {
+    const bool required = task.need != Need::kFileOrGenerated;
+    const std::string otherwise = required ? "" : "; without it contexts are made";
+    app.add_option("--data", flags.data, "The data: " + std::string(task.data_format) + otherwise)
+        ->required(required)
+        ->type_name(task.need == Need::kFileOrFolder ? "FILE|FOLDER" : "FILE")
+        ->group(kGroup);
+  }
+  if (!task.lengths.empty()) {
+    app.add_option("--length", flags.run.lengths,
+                   fmt::format("Tokens of the contexts made, separated by commas (default: {})",
+                               fmt::join(task.lengths, ",")))
+        ->type_name("N,N...")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->group(kGroup);
+  }
+  if (task.takes_filler) {
+    app.add_option("--filler", flags.run.filler,
+                   "A text to make contexts of (default: made-up sentences)")
+        ->type_name("FILE")
+        ->group(kGroup);
+  }
+  add_integer(
+      app, "-n,--contexts", {.min = 1}, [&](int64_t n) { flags.run.n_contexts = n; },
+      task.need == Need::kFile ? "Contexts to use, each with all its questions (default: all)"
+                               : "Contexts to use or make, each with all its questions")
+      ->group(kGroup);
+  app.add_flag("--skip-long", flags.run.skip_long,
+               "Leave out contexts that the model has no room for, instead of refusing the data")
+      ->group(kGroup);
+}
+
+std::string example(const eval::Task& task) {
+  switch (task.need) {
+    case eval::DataNeed::kFile:
+      return "--data data.json -n 30";
+    case eval::DataNeed::kFileOrFolder:
+      return "--data src/ --length 4000";
+    case eval::DataNeed::kFileOrGenerated:
+    case eval::DataNeed::kGenerated:
+      break;
+  }
+  return "--length 1000,4000";
+}
+
 Run add_task(CLI::App& app, const eval::Task& task) {
   auto flags = std::make_shared<EvalFlags>();
-  app.add_option("--data", flags->data, std::string("The data: ") + task.data_format)
-      ->required()
-      ->type_name("FILE");
+  add_data_flags(app, task, *flags);
   app.add_option(
          "-o,--out", flags->out,
          "Answers are added to this file, one JSON object a line; an unfinished one goes on")
       ->required()
       ->type_name("RUN.jsonl");
   add_integer(
-      app, "-n,--contexts", {.min = 1}, [flags](int64_t n) { flags->run.n_contexts = n; },
-      "Contexts to use, each with all its questions (default: all)");
-  add_integer(
       app, "--max-tokens", {.min = 1}, [flags](int64_t n) { flags->run.max_tokens = n; },
-      fmt::format("Longest answer, in tokens (default: {})", flags->run.max_tokens));
+      fmt::format("Longest answer, in tokens (default: {})", task.max_tokens));
   app.add_flag_callback(
       "--no-template", [flags] { flags->run.chat_template = false; },
       "Plain text instead of the model's chat template: lowers most scores");
@@ -163,28 +209,57 @@ Run add_task(CLI::App& app, const eval::Task& task) {
   add_output_options(app, flags->output);
   app.footer(
       fmt::format("Examples:\n"
-                  "  ctxzip eval {0} --data dev.json -n 30 --ratios 0.3,0.5 --out run.jsonl\n"
-                  "  ctxzip eval {0} --data dev.json -m qwen2.5-coder-1.5b --methods full,kvzip "
-                  "--out q.jsonl --json",
-                  task.name));
-  return [flags, task] { return run(task, *flags); };
+                  "  ctxzip eval {0} {1} --ratios 0.3,0.5 --out run.jsonl\n"
+                  "  ctxzip eval {0} {1} -m qwen2.5-coder-1.5b --methods full,kvzip --out q.jsonl",
+                  task.name, example(task)));
+  return [flags, &task] { return run(task, *flags); };
+}
+
+// Without a task: the list, or an error that tells where to find it.
+int run_without_task(const CLI::App& app, bool list, bool json) {
+  if (!app.remaining().empty()) {
+    throw CLI::ValidationError("eval", fmt::format("there is no task '{}': `ctxzip eval --list` "
+                                                   "shows all of them",
+                                                   app.remaining().front()));
+  }
+  if (!list) {
+    throw CLI::ValidationError("eval",
+                               "a task is expected: `ctxzip eval --list` shows all of them");
+  }
+  if (json) {
+    print_json(task_list_json());
+  } else {
+    print_out(task_list());
+  }
+  return kExitOk;
 }
 
 }  // namespace
 
 Run add_eval(CLI::App& app) {
-  app.require_subcommand(1);
-  app.footer("Each task explains itself: ctxzip eval squad --help");
+  app.require_subcommand(0, 1);
+  app.footer(
+      "Each task explains itself: ctxzip eval squad --help\n"
+      "What every task needs, by groups: ctxzip eval --list");
+  struct Flags {
+    bool list = false;
+    OutputOptions output;
+  };
+  auto flags = std::make_shared<Flags>();
+  app.add_flag("--list", flags->list, "Show the tasks by groups, with the data that each needs");
+  add_output_options(app, flags->output);
   std::vector<std::pair<CLI::App*, Run>> tasks;
   for (const eval::Task& task : eval::tasks()) {
     CLI::App* const sub = app.add_subcommand(task.name, task.summary);
     tasks.emplace_back(sub, add_task(*sub, task));
   }
-  return [tasks] {
+  // Only now: the tasks would inherit it. A word that is no task gets an error of our own.
+  app.allow_extras();
+  return [tasks, flags, &app] {
     for (const auto& [sub, run] : tasks) {
       if (sub->parsed()) return run();
     }
-    return kExitUsage;
+    return run_without_task(app, flags->list, flags->output.json);
   };
 }
 

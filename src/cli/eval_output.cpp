@@ -20,6 +20,25 @@ std::string relative_text(const eval::MetricSummary& metric) {
   return fmt::format("{:.2f}", *metric.relative) + interval_text(metric.relative_interval);
 }
 
+// What the data is, without the description of its fields.
+std::string data_text(const eval::Task& task) {
+  const std::string_view format = task.data_format == nullptr ? "" : task.data_format;
+  const std::string_view short_format = format.substr(0, format.find(':'));
+  switch (task.need) {
+    case eval::DataNeed::kFile:
+    case eval::DataNeed::kFileOrFolder:
+      return fmt::format("--data {}", short_format);
+    case eval::DataNeed::kFileOrGenerated:
+      return fmt::format("generated, or --data {}", short_format);
+    case eval::DataNeed::kGenerated:
+      break;
+  }
+  return "generated";
+}
+
+// Columns of a metric: its name may be longer than its figures.
+size_t metric_width(const std::string& name) { return std::max<size_t>(9, name.size()); }
+
 bool has_full(const eval::EvalRun& run) {
   const auto keeps_all = [](const eval::EvalMethod* method) { return !method->scores; };
   return std::any_of(run.options.methods.begin(), run.options.methods.end(), keeps_all);
@@ -46,12 +65,51 @@ std::vector<std::string> eval_warnings(const eval::EvalRun& run, const ModelInfo
     warnings.push_back(
         fmt::format("{} questions of the data have no answer and are left out", run.n_skipped));
   }
+  if (run.n_long > 0) {
+    warnings.push_back(
+        fmt::format("{} contexts have no room in the model and are left out", run.n_long));
+  }
+  if (run.n_outgrown > 0) {
+    warnings.push_back(fmt::format(
+        "in {} contexts a question is longer than the context: there is little to compress",
+        run.n_outgrown));
+  }
   const auto n_contexts = static_cast<int64_t>(run.contexts.size());
   if (run.options.n_contexts > n_contexts) {
     warnings.push_back(fmt::format("the data has {} contexts, {} were asked for", n_contexts,
                                    run.options.n_contexts));
   }
   return warnings;
+}
+
+std::string task_list() {
+  std::string text;
+  std::string group;
+  for (const eval::Task& task : eval::tasks()) {
+    if (group != task.group) {
+      group = task.group;
+      text += fmt::format("{}{}\n", text.empty() ? "" : "\n", group);
+    }
+    text += fmt::format("  {:<22} {}\n  {:<22}   metric {}; {}\n", task.name, task.summary, "",
+                        task.metrics.front().name, data_text(task));
+  }
+  return text;
+}
+
+Json task_list_json() {
+  Json tasks = Json::array();
+  for (const eval::Task& task : eval::tasks()) {
+    Json metrics = Json::array();
+    for (const eval::Metric& metric : task.metrics) metrics.push_back(metric.name);
+    tasks.push_back({{"task", task.name},
+                     {"group", task.group},
+                     {"summary", task.summary},
+                     {"metrics", metrics},
+                     {"data", task.data_format == nullptr ? Json(nullptr) : Json(task.data_format)},
+                     {"generated", !task.lengths.empty()},
+                     {"max_tokens", task.max_tokens}});
+  }
+  return {{"tasks", tasks}};
 }
 
 std::string eval_table(const EvalResult& result) {
@@ -61,12 +119,14 @@ std::string eval_table(const EvalResult& result) {
                                   format_count(static_cast<int64_t>(run.contexts.size())),
                                   format_count(run.n_questions()));
   table += fmt::format("{:<10} {:>6}", "method", "ratio");
-  for (const std::string& metric : run.metric_names()) table += fmt::format("  {:>9}", metric);
+  for (const std::string& metric : run.metric_names()) {
+    table += fmt::format("  {:>{}}", metric, metric_width(metric));
+  }
   table += fmt::format("  {:<18}  {:>10}\n", "relative [95%]", "KV cache");
   for (const eval::VariantSummary& variant : result.variants) {
     table += fmt::format("{:<10} {:>6}", variant.method, fmt::format("{}", variant.ratio));
     for (const eval::MetricSummary& metric : variant.metrics) {
-      table += fmt::format("  {:>9.3f}", metric.mean);
+      table += fmt::format("  {:>{}.3f}", metric.mean, metric_width(metric.name));
     }
     table += fmt::format("  {:<18}  {:>10}\n", relative_text(variant.metrics.front()),
                          format_bytes(std::llround(variant.kv_bytes)));

@@ -22,6 +22,10 @@ struct EvalResult {
 // What a reader of the figures should know.
 std::vector<std::string> eval_warnings(const eval::EvalRun& run, const ModelInfo& model);
 
+// All tasks by groups: what is asked, the leading metric, the data needed.
+std::string task_list();
+Json task_list_json();
+
 std::string eval_table(const EvalResult& result);
 // Stable fields: docs/eval.md.
 Json eval_json(const EvalResult& result);

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <random>
 #include <vector>
+
+#include "eval/draw.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -16,10 +17,6 @@ double quantile(const std::vector<double>& values, double q) {
   const double weight = rank - static_cast<double>(below);
   return values[below] * (1 - weight) + values[above] * weight;
 }
-
-// std::uniform_int_distribution differs between standard libraries; this does not. The bias of at
-// most n / 2^64 does not matter here.
-size_t draw_below(std::mt19937_64& random, size_t n) { return static_cast<size_t>(random() % n); }
 
 }  // namespace
 
@@ -36,13 +33,13 @@ std::optional<double> ratio_of_sums(std::span<const Share> shares) {
 std::optional<Interval> bootstrap_interval(std::span<const Share> shares, uint64_t seed,
                                            int n_resamples) {
   if (shares.size() < 2) return std::nullopt;
-  std::mt19937_64 random(seed);
+  Draw draw(seed);
   std::vector<double> ratios;
   ratios.reserve(static_cast<size_t>(n_resamples));
   for (int resample = 0; resample < n_resamples; ++resample) {
     Share sum;
-    for (size_t draw = 0; draw < shares.size(); ++draw) {
-      const Share& share = shares[draw_below(random, shares.size())];
+    for (size_t n = 0; n < shares.size(); ++n) {
+      const Share& share = draw.one_of(shares);
       sum.numerator += share.numerator;
       sum.denominator += share.denominator;
     }

@@ -186,4 +186,8 @@ double token_f1(std::string_view output, std::span<const std::string> answers) {
   return best(answers, [&](const std::string& answer) { return f1(words, answer_words(answer)); });
 }
 
+double f1_or_substring(std::string_view output, std::span<const std::string> answers) {
+  return std::max(token_f1(output, answers), substring_match(output, answers));
+}
+
 }  // namespace ctxzip::eval

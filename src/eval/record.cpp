@@ -10,7 +10,7 @@ Json to_json(const AnswerRecord& record, const std::vector<std::string>& metrics
   Json scores = Json::object();
   for (size_t at = 0; at < metrics.size(); ++at) scores[metrics[at]] = record.scores.at(at);
   const RecordTimes& times = record.times;
-  return {
+  Json json = {
       {"record", "answer"},
       {"context", record.key.context},
       {"question", record.key.question},
@@ -34,6 +34,8 @@ Json to_json(const AnswerRecord& record, const std::vector<std::string>& metrics
         {"decode_s", times.decode_s},
         {"n_threads", times.n_threads}}},
   };
+  if (!record.part.empty()) json["part"] = record.part;
+  return json;
 }
 
 AnswerRecord record_from_json(const Json& json, const std::vector<std::string>& metrics) {
@@ -42,6 +44,7 @@ AnswerRecord record_from_json(const Json& json, const std::vector<std::string>& 
   json.at("question").get_to(record.key.question);
   json.at("method").get_to(record.key.method);
   json.at("ratio").get_to(record.key.ratio);
+  record.part = json.value("part", "");
   json.at("output").get_to(record.output);
   json.at("gold").get_to(record.gold);
   for (const std::string& metric : metrics) {

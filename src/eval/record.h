@@ -30,6 +30,7 @@ struct RecordTimes {
 
 struct AnswerRecord {
   RecordKey key;
+  std::string part = {};  // of a mixed task; empty elsewhere
   std::string output = {};
   std::vector<std::string> gold = {};
   std::vector<double> scores = {};  // in the order of the task's metrics

@@ -37,8 +37,14 @@ const char* name_of(ReconAttention attention) {
 void check_options(const RunOptions& options) {
   if (options.methods.empty())
     fail(ErrorKind::kInvalidArgument, "no method is given: expected at least one");
-  if (options.max_tokens < 1) {
-    fail(ErrorKind::kInvalidArgument, "max tokens is {}: expected at least 1", options.max_tokens);
+  if (options.max_tokens && *options.max_tokens < 1) {
+    fail(ErrorKind::kInvalidArgument, "max tokens is {}: expected at least 1", *options.max_tokens);
+  }
+  for (const int64_t length : options.lengths) {
+    if (length < 1 || std::count(options.lengths.begin(), options.lengths.end(), length) > 1) {
+      fail(ErrorKind::kInvalidArgument,
+           "a length of {} tokens: expected different numbers of 1 or more", length);
+    }
   }
   bool needs_ratio = false;
   for (size_t at = 0; at < options.methods.size(); ++at) {
@@ -75,11 +81,36 @@ RunPlan plan_records(const std::vector<EvalContext>& contexts, const std::vector
   return plan;
 }
 
-Json data_json(const std::string& path) {
+Json file_json(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  if (std::filesystem::is_directory(path)) {
+    return {{"folder", std::filesystem::canonical(path).filename().string()}};
+  }
   const MappedFile file(path);
-  return {{"file", std::filesystem::path(path).filename().string()},
-          {"bytes", file.bytes().size()},
-          {"xxhash64", to_hex(hash64(file.bytes()))}};
+  return {
+      {"file", name}, {"bytes", file.bytes().size()}, {"xxhash64", to_hex(hash64(file.bytes()))}};
+}
+
+// Where the contexts come from, without folders of this machine.
+Json data_json(const EvalRun& run, const std::string& data_path) {
+  Json data = data_path.empty() ? Json{{"generator", run.task.name}} : file_json(data_path);
+  if (!run.options.lengths.empty()) data["lengths"] = run.options.lengths;
+  if (!run.options.filler.empty()) data["filler"] = file_json(run.options.filler);
+  // A generator or reader that changes makes another run, whatever its options.
+  Hasher64 hasher;
+  const auto add = [&](const std::string& text) {
+    hasher.update_value(text.size());
+    hasher.update(std::as_bytes(std::span(text)));
+  };
+  for (const EvalContext& context : run.contexts) {
+    add(context.text);
+    for (const EvalQuestion& question : context.questions) {
+      add(question_prompt(run.task, question));
+      for (const std::string& answer : question.answers) add(answer);
+    }
+  }
+  data["contexts_xxhash64"] = to_hex(hasher.digest());
+  return data;
 }
 
 Json header_json(const Model& model, const EvalRun& run, const std::string& data_path) {
@@ -92,18 +123,19 @@ Json header_json(const Model& model, const EvalRun& run, const std::string& data
       {"format_version", kLogVersion},
       {"ctxzip", CTXZIP_VERSION},
       {"task", run.task.name},
+      {"group", run.task.group},
       {"instruction", run.task.instruction},
       {"metrics", run.metric_names()},
       {"model",
        {{"name", model.info().name},
         {"architecture", model.info().architecture},
         {"fingerprint", model.info().fingerprint}}},
-      {"data", data_json(data_path)},
+      {"data", data_json(run, data_path)},
       {"methods", methods},
       {"ratios", options.ratios},
       {"n_contexts", run.contexts.size()},
       {"n_questions", run.n_questions()},
-      {"max_tokens", options.max_tokens},
+      {"max_tokens", options.max_tokens.value_or(run.task.max_tokens)},
       {"seed", options.seed},
       {"allocation", name_of(options.allocation)},
       {"recon_attention", name_of(options.recon_attention)},
@@ -134,6 +166,66 @@ ZipPlan plan_context(const detail::ModelState& model, const EvalContext& context
   if (chat_template) return plan_zip(model, context.text, options);
   return plan_zip(model, model.tokenizer.plain_layout(std::nullopt),
                   model.tokenizer.encode_plain(normalise_document(context.text).text), options);
+}
+
+// Throws Error{kTooLong} when the context and one of its questions leave no room for an answer.
+// Returns whether a question is longer than the context.
+bool check_room(const detail::ModelState& model, const Task& task, const RunOptions& options,
+                const EvalContext& context) {
+  const ZipPlan plan =
+      plan_context(model, context, options.chat_template, zip_options(options, 0, {}));
+  bool outgrown = false;
+  for (const EvalQuestion& question : context.questions) {
+    const auto n_question =
+        static_cast<int64_t>(model.tokenizer.encode_plain(question_prompt(task, question)).size());
+    const auto n_fixed =
+        static_cast<int64_t>(plan.layout.question.size() + plan.layout.turn.size());
+    const int64_t n_answer = options.max_tokens.value_or(answer_tokens(task, question));
+    const int64_t needed = plan.n_positions() + n_fixed + n_question + n_answer;
+    if (needed > model.hp.n_ctx_train) {
+      fail(ErrorKind::kTooLong,
+           "question {} with {} tokens and its answer of up to {} need {} positions after {} of "
+           "the context; the model has {}",
+           question.id, n_question, n_answer, needed, plan.n_positions(), model.hp.n_ctx_train);
+    }
+    outgrown |= n_question > plan.n_context();
+  }
+  return outgrown;
+}
+
+bool is_blank(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+// Takes as many contexts of the data as are wanted, each checked before anything is computed.
+void take_contexts(const Model& model, std::vector<EvalContext> contexts, EvalRun& run) {
+  const auto wanted = static_cast<size_t>(run.options.n_contexts);
+  for (EvalContext& context : in_turn(std::move(contexts))) {
+    if (wanted > 0 && run.contexts.size() == wanted) return;
+    if (is_blank(context.text))
+      fail(ErrorKind::kCorruptFile, "context {} of the data is empty", context.id);
+    for (const EvalQuestion& question : context.questions) {
+      if (!is_blank(question.text)) continue;
+      fail(ErrorKind::kCorruptFile, "question {} of context {} of the data is empty", question.id,
+           context.id);
+    }
+    try {
+      run.n_outgrown += check_room(*model.state(), run.task, run.options, context);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kTooLong) throw;
+      if (!run.options.skip_long) {
+        fail(ErrorKind::kTooLong,
+             "context {}: {}; take shorter contexts, or leave those out with --skip-long",
+             context.id, error.what());
+      }
+      ++run.n_long;
+      continue;
+    }
+    run.contexts.push_back(std::move(context));
+  }
+  if (run.contexts.empty()) {
+    fail(ErrorKind::kTooLong, "none of the {} contexts fits the model", run.n_long);
+  }
 }
 
 // Counts answers and tells the hooks.
@@ -228,7 +320,8 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
   std::vector<Question> asked;
   for (const EvalQuestion& question : context_.questions) {
     Question& one = asked.emplace_back(Question{question_prompt(run_.task, question)});
-    one.options.max_tokens = run_.options.max_tokens;
+    one.options.max_tokens =
+        run_.options.max_tokens.value_or(answer_tokens(run_.task, question));
     one.options.cancel = hooks_.cancel;
   }
   const auto results = ask_together(zipped, asked, kQuestionsAtOnce,
@@ -239,11 +332,12 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
     const Answer& answer = std::get<Answer>(results[number]);
     const EvalQuestion& question = context_.questions[number];
     record.key.question = question.id;
+    record.part = question.part;
     record.output = answer.text;
     record.gold = question.answers;
     record.scores.clear();
     for (const Metric& metric : run_.task.metrics) {
-      record.scores.push_back(metric.score(answer.text, question.answers));
+      record.scores.push_back(metric.score(answer.text, question));
     }
     record.output_tokens = answer.output_tokens;
     record.stop_reason = stop_reason_name(answer.stop_reason);
@@ -282,11 +376,17 @@ std::vector<Variant> variants(const RunOptions& options) {
 EvalRun prepare_run(const Model& model, const Task& task, const std::string& data_path,
                     const RunOptions& options) {
   check_options(options);
-  TaskData data = task.load(data_path);
-  EvalRun run{.task = task,
-              .options = options,
-              .contexts = pick_contexts(std::move(data.contexts), options.n_contexts),
-              .n_skipped = data.n_skipped};
+  DataRequest request{.path = data_path,
+                      .filler = options.filler,
+                      .lengths = options.lengths,
+                      .n_contexts = options.n_contexts,
+                      .seed = options.seed,
+                      .count_tokens = [&](std::string_view text) {
+                        return static_cast<int64_t>(model.tokenize(text).size());
+                      }};
+  TaskData data = task.load(request);
+  EvalRun run{.task = task, .options = options, .contexts = {}, .n_skipped = data.n_skipped};
+  take_contexts(model, std::move(data.contexts), run);
   run.plan = plan_records(run.contexts, variants(options));
   run.header = header_json(model, run, data_path);
   return run;

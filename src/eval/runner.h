@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,12 @@ namespace ctxzip::eval {
 struct RunOptions {
   std::vector<const EvalMethod*> methods;
   std::vector<double> ratios;
-  int64_t n_contexts = 0;  // 0: all
-  int64_t max_tokens = 32;
-  uint64_t seed = 0;  // of random methods and of the intervals
+  int64_t n_contexts = 0;                  // 0: all, or as many as the task's generator makes
+  std::optional<int64_t> max_tokens = {};  // longest answer; absent: the task's
+  uint64_t seed = 0;                       // of generators, random methods and intervals
+  std::vector<int64_t> lengths = {};       // of generated contexts; empty: the task's
+  std::string filler = {};                 // text file for generated contexts; empty: built-in
+  bool skip_long = false;                  // leave out what the model has no room for
   Allocation allocation = Allocation::kGlobal;
   ReconAttention recon_attention = ReconAttention::kFull;
   int64_t chunk_tokens = 2048;
@@ -42,7 +46,9 @@ struct EvalRun {
   Task task;
   RunOptions options;
   std::vector<EvalContext> contexts;
-  int64_t n_skipped = 0;  // questions of the data file without an answer
+  int64_t n_skipped = 0;   // questions of the data file without an answer
+  int64_t n_long = 0;      // contexts left out because they are too long
+  int64_t n_outgrown = 0;  // contexts with a question that has more tokens than they
   Json header = {};
   RunPlan plan = {};
 
@@ -50,7 +56,9 @@ struct EvalRun {
   std::vector<std::string> metric_names() const;
 };
 
-// Loads the data and describes the run. Throws Error: kInvalidArgument (options) and as Task::load.
+// Loads or makes the data, looks at every context and describes the run. `data_path` is empty for
+// generated contexts. Throws Error: kInvalidArgument (options), kCorruptFile (an empty context),
+// kTooLong (a context or question without room in the model), and as Task::load.
 EvalRun prepare_run(const Model& model, const Task& task, const std::string& data_path,
                     const RunOptions& options);
 

@@ -65,7 +65,9 @@ class RunnerTest : public testing::Test {
     std::filesystem::remove(log_);
   }
 
-  EvalRun prepare(const RunOptions& with) { return prepare_run(*model_, tasks()[0], data_, with); }
+  EvalRun prepare(const RunOptions& with) {
+    return prepare_run(*model_, *find_task("squad"), data_, with);
+  }
   // Runs into the log and returns the records.
   std::vector<AnswerRecord> execute(const RunOptions& with, const RunHooks& hooks = {}) {
     const EvalRun run = prepare(with);
@@ -169,6 +171,58 @@ TEST_F(RunnerTest, RefusesOptionsThatCannotWork) {
   EXPECT_TRUE(refused([](RunOptions& o) { o.ratios = {0}; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.ratios = {1.5}; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.max_tokens = 0; }));
+  EXPECT_TRUE(refused([](RunOptions& o) { o.lengths = {0}; }));
+  EXPECT_TRUE(refused([](RunOptions& o) { o.lengths = {500, 500}; }));
+}
+
+TEST_F(RunnerTest, EveryContextIsLookedAtBeforeTheFirstAnswer) {
+  const auto error_of = [&](const std::string& context, const std::string& question) {
+    std::ofstream(data_) << R"({"data": [{"paragraphs": [{"context": "A short one about a cat.",
+        "qas": [{"id": "a", "question": "What?", "answers": [{"text": "cat"}]}]}, {"context": ")"
+                         << context << R"(", "qas": [{"id": "b", "question": ")" << question
+                         << R"(", "answers": [{"text": "cat"}]}]}]}]})";
+    try {
+      prepare(options());
+    } catch (const Error& error) {
+      return std::pair(error.kind(), std::string(error.what()));
+    }
+    ADD_FAILURE() << "no error";
+    return std::pair(ErrorKind::kIo, std::string());
+  };
+  std::string long_text;
+  for (int n = 0; n < 9000; ++n) long_text += " word";
+  const auto long_context = error_of(long_text, "Who?");
+  EXPECT_EQ(long_context.first, ErrorKind::kTooLong);
+  EXPECT_NE(long_context.second.find("context 0.1"), std::string::npos) << long_context.second;
+  EXPECT_NE(long_context.second.find("--skip-long"), std::string::npos) << long_context.second;
+  const auto long_question = error_of("Another one.", long_text);
+  EXPECT_EQ(long_question.first, ErrorKind::kTooLong);
+  EXPECT_NE(long_question.second.find("question b"), std::string::npos) << long_question.second;
+  RunOptions skipping = options();
+  skipping.skip_long = true;
+  const EvalRun run = prepare(skipping);
+  EXPECT_EQ(run.contexts.size(), 1u);
+  EXPECT_EQ(run.n_long, 1);
+  EXPECT_EQ(error_of("  ", "Who?").first, ErrorKind::kCorruptFile);
+  EXPECT_EQ(error_of("Another one.", " ").first, ErrorKind::kCorruptFile);
+}
+
+TEST_F(RunnerTest, GeneratedContextsAreAsLongAsWantedAndPartOfTheHeader) {
+  RunOptions with = options();
+  with.n_contexts = 2;
+  with.lengths = {300};
+  const auto prepared = [&] { return prepare_run(*model_, *find_task("niah"), "", with); };
+  const EvalRun run = prepared();
+  ASSERT_EQ(run.contexts.size(), 2u);
+  for (const EvalContext& context : run.contexts) {
+    const auto n = model_->tokenize(context.text).size();
+    EXPECT_LE(n, 300u);
+    EXPECT_GT(n, 250u);
+  }
+  EXPECT_EQ(run.header["data"]["generator"], "niah");
+  EXPECT_EQ(header_difference(run.header, prepared().header), "");
+  with.seed = 1;
+  EXPECT_NE(run.header["data"], prepared().header["data"]);
 }
 
 TEST_F(RunnerTest, TheHeaderHoldsNoPath) {

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "ctxzip/error.h"
-#include "eval/task.h"
+#include "eval/task_list.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -21,7 +21,7 @@ class SquadTest : public testing::Test {
 
   TaskData load(const std::string& text) {
     std::ofstream(path_, std::ios::binary) << text;
-    return squad_task().load(path_);
+    return squad_task().load({.path = path_});
   }
   std::string error_of(const std::string& text) {
     try {
@@ -78,34 +78,33 @@ TEST_F(SquadTest, ErrorsNameThePlace) {
 
 TEST_F(SquadTest, AMissingFileIsNotFound) {
   try {
-    squad_task().load(path_);
+    squad_task().load({.path = path_});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
   }
 }
 
-std::vector<std::string> picked_ids(int64_t n) {
+std::vector<std::string> ids_in_turn() {
   std::vector<EvalContext> contexts;
   for (const char* id : {"a0", "a1", "a2", "b0", "c0", "c1"}) {
     contexts.push_back({.id = id, .group = std::string(1, id[0]), .text = "", .questions = {}});
   }
   std::vector<std::string> ids;
-  for (const EvalContext& context : pick_contexts(contexts, n)) ids.push_back(context.id);
+  for (const EvalContext& context : in_turn(contexts)) ids.push_back(context.id);
   return ids;
 }
 
-TEST(PickContexts, TakesOneOfEachGroupInTurn) {
-  using Ids = std::vector<std::string>;
-  EXPECT_EQ(picked_ids(0), (Ids{"a0", "b0", "c0", "a1", "c1", "a2"}));
-  EXPECT_EQ(picked_ids(2), (Ids{"a0", "b0"}));
-  EXPECT_EQ(picked_ids(4), (Ids{"a0", "b0", "c0", "a1"}));
-  EXPECT_EQ(picked_ids(100).size(), 6u);
+TEST(InTurn, TakesOneOfEachGroup) {
+  EXPECT_EQ(ids_in_turn(), (std::vector<std::string>{"a0", "b0", "c0", "a1", "c1", "a2"}));
 }
 
 TEST(Tasks, NamesAndMetricsAreUsable) {
+  EXPECT_EQ(find_task("nosuch"), nullptr);
   for (const Task& task : tasks()) {
-    EXPECT_FALSE(std::string(task.name).empty());
+    EXPECT_EQ(find_task(task.name), &task);
+    EXPECT_EQ(task.data_format == nullptr, task.need == DataNeed::kGenerated) << task.name;
+    EXPECT_TRUE(!task.takes_filler || !task.lengths.empty()) << task.name;
     EXPECT_FALSE(task.metrics.empty());
   }
   EXPECT_EQ(question_prompt(squad_task(), {.id = "", .text = "Why?", .answers = {}}),
