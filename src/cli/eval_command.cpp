@@ -130,6 +130,11 @@ void add_method_flags(CLI::App& app, EvalFlags& flags) {
       [&](ReconAttention attention) { run.recon_attention = attention; },
       "Scoring sees the whole text, or one chunk (faster) (default: full)")
       ->group(kGroup);
+  add_choice<Schedule>(
+      app, "--schedule", {{"two-pass", Schedule::kTwoPass}, {"streaming", Schedule::kStreaming}},
+      [&](Schedule schedule) { run.schedule = schedule; },
+      "The whole text before anything is cut, or chunk by chunk (default: two-pass)")
+      ->group(kGroup);
   add_integer(
       app, "--chunk", {.min = 1}, [&](int64_t n) { run.chunk_tokens = n; },
       fmt::format("Tokens per scoring chunk (default: {})", run.chunk_tokens))

@@ -9,6 +9,7 @@
 #include "ctxzip/session.h"
 #include "ctxzip_version.h"
 #include "engine/document_text.h"
+#include "engine/stream_zip.h"
 #include "engine/zipper.h"
 #include "select/select.h"
 
@@ -139,6 +140,7 @@ Json header_json(const Model& model, const EvalRun& run, const std::string& data
       {"seed", options.seed},
       {"allocation", name_of(options.allocation)},
       {"recon_attention", name_of(options.recon_attention)},
+      {"schedule", options.schedule == Schedule::kTwoPass ? "two-pass" : "streaming"},
       {"chunk_tokens", options.chunk_tokens},
       {"chat_template", options.chat_template},
       // Each question is asked alone over the untouched context: no earlier turn, neither the
@@ -258,6 +260,7 @@ class ContextRun {
       : model_(model),
         run_(run),
         context_(run.contexts[number]),
+        number_(number),
         hooks_(hooks),
         zipper_(model,
                 plan_context(*model.state(), context_, run.options.chat_template,
@@ -265,7 +268,6 @@ class ContextRun {
                 zip_options(run.options, number, hooks)) {}
 
   std::vector<AnswerRecord> records(Progress& progress) {
-    zipper_.prefill();
     std::vector<AnswerRecord> all;
     for (const Variant& variant : variants(run_.options)) ask_all(variant, progress, all);
     return all;
@@ -273,17 +275,22 @@ class ContextRun {
 
  private:
   void ask_all(const Variant& variant, Progress& progress, std::vector<AnswerRecord>& all);
+  // The context with only what a variant keeps, and the time of the steps to it.
+  Context cut(const Variant& variant, RecordTimes& times);
+  Context stream(const Variant& variant, RecordTimes& times);
   KeepSet select(const Variant& variant);
 
   const Model& model_;
   const EvalRun& run_;
   const EvalContext& context_;
+  size_t number_;
   const RunHooks& hooks_;
   Zipper zipper_;
   std::map<Method, double> score_s_;
 };
 
 KeepSet ContextRun::select(const Variant& variant) {
+  if (zipper_.seconds().prefill == 0) zipper_.prefill();
   if (!variant.method->scores) {
     const KvShape& shape = zipper_.full_rows().global.shape();
     return keep_all(shape.n_layer, shape.n_kv_head, zipper_.plan().n_context());
@@ -299,12 +306,39 @@ KeepSet ContextRun::select(const Variant& variant) {
   return zipper_.select(method, budget, run_.options.allocation);
 }
 
-void ContextRun::ask_all(const Variant& variant, Progress& progress,
-                         std::vector<AnswerRecord>& all) {
+Context ContextRun::cut(const Variant& variant, RecordTimes& times) {
   const KeepSet kept = select(variant);
   const Method method = variant.method->scores.value_or(Method::kKvzip);
   const double compact_before = zipper_.seconds().compact;
-  const Context zipped = zipper_.copy(method, run_.options.allocation, kept);
+  Context zipped = zipper_.copy(method, run_.options.allocation, kept);
+  times.prefill_s = zipper_.seconds().prefill;
+  times.score_s = variant.method->scores ? score_s_[method] : 0;
+  times.compact_s = zipper_.seconds().compact - compact_before;
+  return zipped;
+}
+
+Context ContextRun::stream(const Variant& variant, RecordTimes& times) {
+  ZipOptions options = zip_options(run_.options, number_, hooks_);
+  options.schedule = Schedule::kStreaming;
+  options.method = *variant.method->scores;
+  options.budget.ratio = variant.ratio;
+  Context zipped =
+      StreamZipper(model_,
+                   plan_context(*model_.state(), context_, run_.options.chat_template, options),
+                   options)
+          .run();
+  times.prefill_s = zipped.report().prefill_s;
+  times.score_s = zipped.report().score_s;
+  times.compact_s = zipped.report().compact_s;
+  return zipped;
+}
+
+void ContextRun::ask_all(const Variant& variant, Progress& progress,
+                         std::vector<AnswerRecord>& all) {
+  const bool streamed =
+      run_.options.schedule == Schedule::kStreaming && variant.method->scores.has_value();
+  RecordTimes times{.n_threads = model_.state()->options.n_threads};
+  const Context zipped = streamed ? stream(variant, times) : cut(variant, times);
   const ZipReport& report = zipped.report();
   AnswerRecord record{
       .key = {.context = context_.id, .method = variant.method->name, .ratio = variant.ratio},
@@ -313,15 +347,11 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
       .pairs_total = report.pairs_total,
       .kv_bytes = report.kv_bytes_kept,
       .kv_bytes_full = report.kv_bytes_full};
-  record.times.prefill_s = zipper_.seconds().prefill;
-  record.times.score_s = variant.method->scores ? score_s_[method] : 0;
-  record.times.compact_s = zipper_.seconds().compact - compact_before;
-  record.times.n_threads = model_.state()->options.n_threads;
+  record.times = times;
   std::vector<Question> asked;
   for (const EvalQuestion& question : context_.questions) {
     Question& one = asked.emplace_back(Question{question_prompt(run_.task, question)});
-    one.options.max_tokens =
-        run_.options.max_tokens.value_or(answer_tokens(run_.task, question));
+    one.options.max_tokens = run_.options.max_tokens.value_or(answer_tokens(run_.task, question));
     one.options.cancel = hooks_.cancel;
   }
   const auto results = ask_together(zipped, asked, kQuestionsAtOnce,

@@ -30,6 +30,8 @@ struct RunOptions {
   bool skip_long = false;                  // leave out what the model has no room for
   Allocation allocation = Allocation::kGlobal;
   ReconAttention recon_attention = ReconAttention::kFull;
+  // Streaming prefills anew for every ratio: what is left of a chunk depends on it.
+  Schedule schedule = Schedule::kTwoPass;
   int64_t chunk_tokens = 2048;
   bool chat_template = true;  // false: document, newline, question, newline
 };
