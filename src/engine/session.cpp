@@ -51,7 +51,8 @@ struct SessionState {
       : context(handle.state()),
         model(*context->model.state()),
         past(segment_table(model)),
-        tail(model.hp.layers, global_shape(model), local_shape(model), tail_capacity(*context)),
+        tail(model.hp.layers, global_shape(model), local_shape(model), context->rows.states,
+             tail_capacity(*context)),
         prompt_runner(model),
         decode_runner(model) {
     RowType stored = context->rows.global.shape.row_type;
@@ -92,7 +93,9 @@ std::span<const float> SessionState::feed(std::span<const Token> tokens,
     const bool last = n == tokens.size();
     const std::vector<int32_t> rows(last ? 1 : 0, static_cast<int32_t>(n - 1));
     const int64_t first = tail.n_rows();
-    attention->set_target({.global = {&tail.global(), first}, .local = {&tail.local(), first}});
+    attention->set_target({.global = {&tail.global(), first},
+                           .local = {&tail.local(), first},
+                           .states = {&tail.states().now(), &tail.states().next()}});
     GraphRunner& runner = n == 1 ? decode_runner : prompt_runner;
     logits = runner.run({tokens.first(n), context->rows.n_positions() + first, rows}, *attention,
                         attention->own_row_capacity(), {.cancel = cancel});
@@ -209,8 +212,8 @@ Answer Session::ask(std::string_view question, const AskOptions& options) {
 Answer Session::chat(std::string_view message, const AskOptions& options) {
   detail::SessionState& state = *state_;
   const int64_t turns = state.tail.n_rows();
-  // A turn that fails is cut off again: rows before it stay readable as far as a window reaches.
-  state.tail.forget_hidden();
+  // A turn that fails is cut off again.
+  state.tail.begin_turn();
   std::vector<Token> prompt = state.pending;
   const std::vector<Token> pending = state.pending;
   const auto words = state.prompt_of(message, turns > 0, options.think);

@@ -67,7 +67,8 @@ class Decoder {
       : model_(*model.state()),
         context_(std::move(context)),
         past_(segment_table(model_)),
-        tail_(model_.hp.layers, global_shape(model_), local_shape(model_), capacity),
+        tail_(model_.hp.layers, global_shape(model_), local_shape(model_),
+              context_.state()->rows.states, capacity),
         runner_(model_) {
     past_.add(context_.state()->rows);
     attention_ = std::make_unique<CacheAttention>(attention_setup(model_), past_,
@@ -91,7 +92,9 @@ class Decoder {
   void feed(Token token) {
     const int64_t first = tail_.n_rows();
     const int32_t row = 0;
-    attention_->set_target({.global = {&tail_.global(), first}, .local = {&tail_.local(), first}});
+    attention_->set_target({.global = {&tail_.global(), first},
+                            .local = {&tail_.local(), first},
+                            .states = {&tail_.states().now(), &tail_.states().next()}});
     runner_.run({{&token, 1}, context_.state()->rows.n_positions() + first, {&row, 1}}, *attention_,
                 attention_->own_row_capacity(), {});
     tail_.extend(1);

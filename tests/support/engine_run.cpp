@@ -12,8 +12,9 @@ TailRun::TailRun(const Model& model, const SegmentTable& past, int64_t first_pos
                  int64_t capacity)
     : model_(model),
       first_position_(first_position),
+      start_(past.states() != nullptr ? *past.states() : first_states(*model.state())),
       tail_(model.state()->hp.layers, global_shape(*model.state()), local_shape(*model.state()),
-            capacity),
+            start_, capacity),
       attention_(attention_setup(*model.state()), past, static_cast<int>(past.size()), nullptr),
       runner_(*model.state()) {}
 
@@ -24,7 +25,9 @@ std::vector<float> TailRun::feed(std::span<const Token> tokens, int64_t batch) {
     std::vector<int32_t> rows(n);
     std::iota(rows.begin(), rows.end(), 0);
     const int64_t first = tail_.n_rows();
-    attention_.set_target({.global = {&tail_.global(), first}, .local = {&tail_.local(), first}});
+    attention_.set_target({.global = {&tail_.global(), first},
+                           .local = {&tail_.local(), first},
+                           .states = {&tail_.states().now(), &tail_.states().next()}});
     const auto part = runner_.run({tokens.first(n), first_position_ + tail_.n_rows(), rows},
                                   attention_, attention_.own_row_capacity(), {});
     logits.insert(logits.end(), part.begin(), part.end());
