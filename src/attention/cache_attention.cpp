@@ -140,10 +140,12 @@ ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, i
                                     ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                                     bool output_unused) {
   const int64_t n_tokens = q->ne[2];
-  const int64_t n_out = q->ne[0] * q->ne[1];
-  CHECK(ggml_is_contiguous(q) && ggml_is_contiguous(k) && ggml_is_contiguous(v));
+  const int64_t n_out = setup_.shape.n_value() * q->ne[1];
+  CHECK(ggml_is_contiguous(q) && ggml_is_contiguous(k));
+  CHECK(v == nullptr ? setup_.shape.value_dim > 0 : ggml_is_contiguous(v));
   Layer& self = *layers_[static_cast<size_t>(layer)];
-  ggml_tensor* appended = custom_node(context, 1, 1, 1, {k, v}, append_node, &self);
+  ggml_tensor* appended = v == nullptr ? custom_node(context, 1, 1, 1, {k}, append_node, &self)
+                                       : custom_node(context, 1, 1, 1, {k, v}, append_node, &self);
   // A pass that scores is over after the last layer that is scored.
   const bool scored = score_ != nullptr && !self.local;
   const bool last =
@@ -164,7 +166,7 @@ ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, i
       most = std::max(most, n);
     }
     self.block_capacity += most;
-    const int64_t partial = n_lanes() * setup_.shape.group * (setup_.shape.head_dim + 2);
+    const int64_t partial = n_lanes() * setup_.shape.group * (setup_.shape.n_value() + 2);
     ggml_tensor* partials = custom_node(context, partial, self.block_capacity, setup_.n_kv_head,
                                         {q, appended}, block_node, &self);
     return custom_node(context, n_out, n_tokens, 1, {partials}, merge_node, &self);
@@ -191,7 +193,7 @@ void CacheAttention::append_node(ggml_tensor* dst, int thread, int n_threads, vo
   const RowType type = self.setup_.shape.row_type;
   const size_t row_size = row_bytes(type, dim);
   const auto* k = static_cast<const float*>(dst->src[0]->data);
-  const auto* v = static_cast<const float*>(dst->src[1]->data);
+  const auto* v = dst->src[1] == nullptr ? nullptr : static_cast<const float*>(dst->src[1]->data);
   for (int64_t token = thread; token < dst->src[0]->ne[2]; token += n_threads) {
     const int64_t lane = self.n_lanes() > 1 ? token : 0;
     const OwnRows& own = self.own(layer, lane);
@@ -202,6 +204,7 @@ void CacheAttention::append_node(ggml_tensor* dst, int thread, int n_threads, vo
     for (int64_t kv_head = 0; kv_head < n_kv_head; ++kv_head) {
       const int64_t row = (token * n_kv_head + kv_head) * dim;
       store_row(type, k + row, own.cache->k_rows(store_layer, kv_head) + offset, dim);
+      if (v == nullptr) continue;
       store_row(type, v + row, own.cache->v_rows(store_layer, kv_head) + offset, dim);
     }
   }
@@ -214,6 +217,7 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
   const ggml_tensor* q = dst->src[0];
   const int64_t n_tokens = q->ne[2];
   const int64_t stride = q->ne[0] * q->ne[1];
+  const int64_t out_stride = shape.n_value() * q->ne[1];
   const int64_t per_tile = tile_tokens(shape.group);
   const int64_t n_tiles = (n_tokens + per_tile - 1) / per_tile;
   const int64_t n_items = n_tiles * self.setup_.n_kv_head;
@@ -240,13 +244,15 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
         .n_lse_segments = scored ? self.score_->n_segments : 0,
         .hidden = {hidden.data(), layer.local ? n_segments : 0},
     };
-    const int64_t head_offset = kv_head * shape.group * shape.head_dim;
-    const Queries queries = {static_cast<const float*>(q->data) + first * stride + head_offset, n,
-                             stride};
-    float* out =
-        layer.lse_only ? nullptr : static_cast<float*>(dst->data) + first * stride + head_offset;
+    const int64_t head = kv_head * shape.group;
+    const Queries queries = {
+        static_cast<const float*>(q->data) + first * stride + head * shape.head_dim, n, stride};
+    float* out = layer.lse_only
+                     ? nullptr
+                     : static_cast<float*>(dst->data) + first * out_stride + head * shape.n_value();
     float* lse = scored ? self.lse_.data() + (kv_head * n_tokens + first) * shape.group : nullptr;
-    self.setup_.kernels->attend_tile(shape, queries, over, out, stride, lse, self.scratch(thread));
+    self.setup_.kernels->attend_tile(shape, queries, over, out, out_stride, lse,
+                                     self.scratch(thread));
   }
 }
 
@@ -279,7 +285,7 @@ void CacheAttention::attend_rows(const Layer& layer, const ggml_tensor* q, const
     shape.group *= n_lanes();
   } else {
     queries += item.lane * shape.group * shape.head_dim;
-    partials += item.lane * shape.group * (shape.head_dim + 2);
+    partials += item.lane * shape.group * (shape.n_value() + 2);
   }
   const Segment rows = segment(item.segment, layer, item.kv_head, 1, item.lane);
   const int64_t first_seen =
@@ -306,9 +312,9 @@ void CacheAttention::merge_node(ggml_tensor* dst, int thread, int n_threads, voi
     }
     const float* from = static_cast<const float*>(partials->data) +
                         kv_head * layer.block_capacity * partials->ne[0] +
-                        lane * shape.group * (shape.head_dim + 2);
-    float* out =
-        static_cast<float*>(dst->data) + lane * dst->ne[0] + kv_head * shape.group * shape.head_dim;
+                        lane * shape.group * (shape.n_value() + 2);
+    float* out = static_cast<float*>(dst->data) + lane * dst->ne[0] +
+                 kv_head * shape.group * shape.n_value();
     self.setup_.kernels->merge_blocks(shape, from, partials->ne[0], n, out);
   }
 }
@@ -336,6 +342,51 @@ void CacheAttention::score_node(ggml_tensor* dst, int thread, int, void* data) {
     float* best = score.best + (layer.index * self.setup_.n_kv_head + kv_head) * score.head_stride;
     self.setup_.kernels->column_max(shape, queries, lse, columns, begin, end, best,
                                     self.scratch(thread));
+  }
+}
+
+ggml_tensor* CacheAttention::state_before(ggml_context* context, int64_t layer) {
+  return custom_node(context, setup_.state_size, 1, 1, {}, load_state_node,
+                     layers_[static_cast<size_t>(layer)].get());
+}
+
+void CacheAttention::keep_state(ggml_context* context, ggml_cgraph* graph, int64_t layer,
+                                std::initializer_list<ggml_tensor*> parts) {
+  int64_t n = 0;
+  for (const ggml_tensor* part : parts) {
+    CHECK(part->type == GGML_TYPE_F32 && ggml_is_contiguous(part));
+    n += ggml_nelements(part);
+  }
+  CHECK(n == setup_.state_size);
+  ggml_build_forward_expand(graph, custom_node(context, 1, 1, 1, parts, keep_state_node,
+                                               layers_[static_cast<size_t>(layer)].get()));
+}
+
+void CacheAttention::load_state_node(ggml_tensor* dst, int thread, int n_threads, void* data) {
+  const Layer& layer = *static_cast<const Layer*>(data);
+  const RecurrentStates* before = layer.owner->targets_[0].states.before;
+  const int64_t begin = dst->ne[0] * thread / n_threads;
+  const int64_t end = dst->ne[0] * (thread + 1) / n_threads;
+  float* to = static_cast<float*>(dst->data);
+  if (before == nullptr) {
+    std::fill(to + begin, to + end, 0.0f);
+  } else {
+    const float* from = before->layer(layer.index);
+    std::copy(from + begin, from + end, to + begin);
+  }
+}
+
+void CacheAttention::keep_state_node(ggml_tensor* dst, int thread, int n_threads, void* data) {
+  const Layer& layer = *static_cast<const Layer*>(data);
+  RecurrentStates* after = layer.owner->targets_[0].states.after;
+  if (after == nullptr) return;
+  float* to = after->layer(layer.index);
+  for (int part = 0; part < GGML_MAX_SRC && dst->src[part] != nullptr; ++part) {
+    const int64_t n = ggml_nelements(dst->src[part]);
+    const auto* from = static_cast<const float*>(dst->src[part]->data);
+    std::copy(from + n * thread / n_threads, from + n * (thread + 1) / n_threads,
+              to + n * thread / n_threads);
+    to += n;
   }
 }
 

@@ -21,12 +21,20 @@ struct OwnRows {
   int64_t first_row = 0;
 };
 
+// The states of recurrent layers around a batch; null `before` stands for the start of a text, null
+// `after` for states that nobody needs. They may not be the same.
+struct StateStep {
+  const RecurrentStates* before = nullptr;
+  RecurrentStates* after = nullptr;
+};
+
 struct AppendTarget {
   OwnRows global;
   OwnRows local = {};  // unused by models without local layers
   // Every layer writes to layer 0 of its cache: a pass whose own rows nobody needs afterwards holds
   // one layer's rows at a time.
   bool one_layer = false;
+  StateStep states = {};
 };
 
 // Reconstruction scores of one pass. The score's softmax runs over the first `n_segments` segments
@@ -43,6 +51,7 @@ struct AttentionSetup {
   LayerMap layers;
   AttentionShape shape;
   int64_t n_kv_head = 0;
+  int64_t state_size = 0;  // values of a recurrent layer's state
   int n_threads = 1;
 };
 
@@ -62,6 +71,9 @@ class CacheAttention final : public AttentionSeam {
 
   ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
                       ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
+  ggml_tensor* state_before(ggml_context* context, int64_t layer) override;
+  void keep_state(ggml_context* context, ggml_cgraph* graph, int64_t layer,
+                  std::initializer_list<ggml_tensor*> parts) override;
 
   // Decode graphs hold partial results for this many own rows; a graph built for fewer must be
   // built anew.
@@ -81,6 +93,8 @@ class CacheAttention final : public AttentionSeam {
   static void block_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void merge_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void score_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+  static void load_state_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+  static void keep_state_node(ggml_tensor* dst, int thread, int n_threads, void* data);
 
   int64_t n_segments() const { return table_.size() + 1; }
   int64_t n_lanes() const { return static_cast<int64_t>(targets_.size()); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 struct ggml_cgraph;
 struct ggml_context;
@@ -20,15 +21,22 @@ class AttentionSeam {
   // another that later lies at the same address.
   uint64_t serial() const { return serial_; }
 
-  // Called once for each layer, in order, while a graph is built. q (n_tokens, n_head, head_dim),
-  // k and v (n_tokens, n_kv_head, head_dim), all f32 and contiguous, q and k already rotated.
-  // Stores k and v as the newest rows and returns the attention output (n_tokens, n_head *
-  // head_dim). Returns null when nothing after this layer's attention is wanted (the caller says
+  // Called once for each attention layer, in order, while a graph is built. q (n_tokens, n_head,
+  // head_dim), k and v (n_tokens, n_kv_head, head_dim), all f32 and contiguous, q and k already
+  // rotated. Latent attention has no v (null): values are the first part of k. Stores k and v as
+  // the newest rows and returns the attention output (n_tokens, n_head * value dimension). Returns
+  // null when nothing after this layer's attention is wanted (the caller says
   // `output_unused`, or the seam knows that this pass ends here): then the builder stops, and
   // whatever has to be computed was added to the graph.
   virtual ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
                               ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                               bool output_unused) = 0;
+
+  // What a recurrent layer remembers of the tokens before the batch: (state size) values, f32.
+  virtual ggml_tensor* state_before(ggml_context* context, int64_t layer) = 0;
+  // And what it will remember after the batch: `parts` one after the other, f32 and contiguous.
+  virtual void keep_state(ggml_context* context, ggml_cgraph* graph, int64_t layer,
+                          std::initializer_list<ggml_tensor*> parts) = 0;
 
  private:
   uint64_t serial_;

@@ -32,10 +32,14 @@ class SegmentTable {
   void add_prefix(const SurvivingRows& rows);
   // Of local layers; nothing is added for a model that has none.
   void add_window(const ZippedRows& rows);
-  // Global and local rows.
+  // Of local layers, and the states that recurrent ones start from.
+  void add_window(const FrozenLayers& frozen);
+  // All of these.
   void add(const ContextRows& rows);
 
   const LayerMap& layers() const { return layers_; }
+  // Null: no token came before.
+  const RecurrentStates* states() const { return states_; }
   int64_t size() const { return static_cast<int64_t>(segments_.size()); }
   const Segment& at(int64_t segment, int64_t layer, int64_t kv_head) const {
     return segments_[static_cast<size_t>(segment)]
@@ -45,12 +49,13 @@ class SegmentTable {
  private:
   // make(index among the layers of the kind, kv_head)
   template <typename Make>
-  void add_each(bool local, Make make);
+  void add_each(LayerKind kind, Make make);
 
   LayerMap layers_;
   KvShape global_;
   std::vector<std::vector<Segment>> segments_;   // (segment, layer * kv_head)
   std::deque<std::vector<uint32_t>> row_lists_;  // what indexed segments point to
+  const RecurrentStates* states_ = nullptr;
 };
 
 }  // namespace ctxzip

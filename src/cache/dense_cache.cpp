@@ -15,8 +15,8 @@ size_t slot_bytes(const KvShape& shape, int64_t capacity) {
   return (used + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
 }
 
-// Slots of a layer: K of every head, then V of every head.
-int64_t n_slots(const KvShape& shape) { return 2 * shape.n_kv_head; }
+// Slots of a layer: K of every head, then V of every head unless it lies in K.
+int64_t n_slots(const KvShape& shape) { return (shape.value_in_key ? 1 : 2) * shape.n_kv_head; }
 
 }  // namespace
 
@@ -44,7 +44,7 @@ std::byte* DenseCache::rows(int64_t layer, int64_t slot) const {
 std::byte* DenseCache::k_rows(int64_t layer, int64_t kv_head) const { return rows(layer, kv_head); }
 
 std::byte* DenseCache::v_rows(int64_t layer, int64_t kv_head) const {
-  return rows(layer, shape_.n_kv_head + kv_head);
+  return rows(layer, shape_.value_in_key ? kv_head : shape_.n_kv_head + kv_head);
 }
 
 Segment DenseCache::segment(int64_t layer, int64_t kv_head, int64_t begin, int64_t end) const {

@@ -21,7 +21,8 @@ class DenseCache {
   int64_t capacity() const { return capacity_; }
   int64_t n_rows() const { return n_rows_; }
 
-  // Start of a head's rows (row, head_dim); null once the layer is released.
+  // Start of a head's rows (row, head_dim); null once the layer is released. V rows are the K rows
+  // where values lie in keys.
   std::byte* k_rows(int64_t layer, int64_t kv_head) const;
   std::byte* v_rows(int64_t layer, int64_t kv_head) const;
 

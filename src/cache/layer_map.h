@@ -1,6 +1,7 @@
 // Which kind of store holds the rows of each of a model's layers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,8 +9,9 @@
 namespace ctxzip {
 
 enum class LayerKind : char {
-  kGlobal = 'g',  // attends to everything before it; its context rows may be evicted
-  kLocal = 'l',   // attends to a sliding window; never evicted, keeps only that window
+  kGlobal = 'g',     // attends to everything before it; its context rows may be evicted
+  kLocal = 'l',      // attends to a sliding window; never evicted, keeps only that window
+  kRecurrent = 'r',  // has no rows but a state of fixed size (cache/recurrent_states.h)
 };
 
 class LayerMap {
@@ -22,8 +24,13 @@ class LayerMap {
 
   int64_t n_layer() const { return static_cast<int64_t>(kinds_.size()); }
   int64_t n_global() const { return static_cast<int64_t>(global_layers_.size()); }
-  int64_t n_local() const { return n_layer() - n_global(); }
-  bool is_local(int64_t layer) const { return at(layer) == LayerKind::kLocal; }
+  int64_t n_local() const { return count(LayerKind::kLocal); }
+  int64_t n_recurrent() const { return count(LayerKind::kRecurrent); }
+  LayerKind kind(int64_t layer) const {
+    return static_cast<LayerKind>(kinds_[static_cast<size_t>(layer)]);
+  }
+  bool is_local(int64_t layer) const { return kind(layer) == LayerKind::kLocal; }
+  bool is_recurrent(int64_t layer) const { return kind(layer) == LayerKind::kRecurrent; }
   // The layer's place among the layers of its kind.
   int64_t index(int64_t layer) const { return index_[static_cast<size_t>(layer)]; }
   // Layer numbers of the global layers, ascending.
@@ -38,8 +45,8 @@ class LayerMap {
   bool operator==(const LayerMap&) const = default;
 
  private:
-  LayerKind at(int64_t layer) const {
-    return static_cast<LayerKind>(kinds_[static_cast<size_t>(layer)]);
+  int64_t count(LayerKind kind) const {
+    return std::count(kinds_.begin(), kinds_.end(), static_cast<char>(kind));
   }
 
   std::string kinds_;

@@ -9,9 +9,32 @@
 namespace ctxzip {
 namespace {
 
-void move_row(std::byte* rows, size_t row_size, size_t from, size_t to) {
-  if (from != to) std::memmove(rows + to * row_size, rows + from * row_size, row_size);
-}
+// The positions that a head holds and will hold.
+struct Survivors {
+  size_t n_prefix;
+  size_t row_size;
+  int64_t begin;  // positions from here on come from the chunk
+  const std::vector<uint32_t>& before;
+  const std::vector<uint32_t>& after;
+
+  // Position p of the chunk is its row first + p.
+  void merge(std::byte* rows, const std::byte* chunk, int64_t first) const {
+    size_t at = 0;  // in `before`
+    size_t to = n_prefix;
+    for (const uint32_t position : after) {
+      if (position < begin) {
+        while (at < before.size() && before[at] != position) ++at;
+        CHECK(at < before.size());
+        const size_t from = n_prefix + at;
+        if (from != to) std::memmove(rows + to * row_size, rows + from * row_size, row_size);
+      } else {
+        const auto from = static_cast<size_t>(first + position);
+        std::memcpy(rows + to * row_size, chunk + from * row_size, row_size);
+      }
+      ++to;
+    }
+  }
+};
 
 }  // namespace
 
@@ -30,6 +53,7 @@ void SurvivingRows::add_prefix(const DenseCache& chunk) {
   for (int64_t layer = 0; layer < shape().n_layer; ++layer) {
     for (int64_t head = 0; head < shape().n_kv_head; ++head) {
       std::memcpy(store_.k_rows(layer, head), chunk.k_rows(layer, head), n_bytes);
+      if (shape().value_in_key) continue;
       std::memcpy(store_.v_rows(layer, head), chunk.v_rows(layer, head), n_bytes);
     }
   }
@@ -37,28 +61,17 @@ void SurvivingRows::add_prefix(const DenseCache& chunk) {
 
 void SurvivingRows::merge(const DenseCache& chunk, int64_t first_row, int64_t begin, KeepSet kept) {
   CHECK(kept.n_context == kept_.n_context && kept.rows.size() == kept_.rows.size());
-  const size_t row_size = shape().row_size();
-  const auto n_prefix = static_cast<size_t>(n_prefix_);
+  const int64_t first = first_row - begin;
   for (int64_t layer = 0; layer < shape().n_layer; ++layer) {
     for (int64_t head = 0; head < shape().n_kv_head; ++head) {
-      const std::vector<uint32_t>& before = kept_.at(layer, head);
-      std::byte* k = store_.k_rows(layer, head);
-      std::byte* v = store_.v_rows(layer, head);
-      size_t at = 0;  // in `before`
-      size_t to = n_prefix;
-      for (const uint32_t position : kept.at(layer, head)) {
-        if (position < begin) {
-          while (at < before.size() && before[at] != position) ++at;
-          CHECK(at < before.size());
-          move_row(k, row_size, n_prefix + at, to);
-          move_row(v, row_size, n_prefix + at, to);
-        } else {
-          const auto row = static_cast<size_t>(first_row + position - begin);
-          std::memcpy(k + to * row_size, chunk.k_rows(layer, head) + row * row_size, row_size);
-          std::memcpy(v + to * row_size, chunk.v_rows(layer, head) + row * row_size, row_size);
-        }
-        ++to;
-      }
+      const Survivors survivors = {.n_prefix = static_cast<size_t>(n_prefix_),
+                                   .row_size = shape().row_size(),
+                                   .begin = begin,
+                                   .before = kept_.at(layer, head),
+                                   .after = kept.at(layer, head)};
+      survivors.merge(store_.k_rows(layer, head), chunk.k_rows(layer, head), first);
+      if (shape().value_in_key) continue;
+      survivors.merge(store_.v_rows(layer, head), chunk.v_rows(layer, head), first);
     }
   }
   kept_ = std::move(kept);

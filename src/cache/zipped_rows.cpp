@@ -49,7 +49,7 @@ class LayerGatherer {
       store(full_.k_rows(layer, head), layer, head, quantise_keys, to);
       to += stored_key_bytes(rows_.shape, rows_.n_rows(layer, head));
     }
-    for (int64_t head = 0; head < rows_.shape.n_kv_head; ++head) {
+    for (int64_t head = 0; head < rows_.shape.n_kv_head && !rows_.shape.value_in_key; ++head) {
       store(full_.v_rows(layer, head), layer, head, quantise_values, to);
       to += stored_value_bytes(rows_.shape, rows_.n_rows(layer, head));
     }
@@ -98,7 +98,8 @@ ZippedRows gather(const DenseCache& full, int64_t n_prefix, KeepSet kept,
   ZippedRows rows;
   rows.shape = full.shape();
   rows.shape.row_type = stored.value_or(full.shape().row_type);
-  CHECK(rows.shape.row_type == full.shape().row_type || is_quantised(rows.shape.row_type));
+  CHECK(rows.shape.row_type == full.shape().row_type ||
+        (is_quantised(rows.shape.row_type) && !rows.shape.value_in_key));
   rows.n_prefix = n_prefix;
   rows.kept = std::move(kept);
   index_rows(rows);
@@ -108,8 +109,8 @@ ZippedRows gather(const DenseCache& full, int64_t n_prefix, KeepSet kept,
   for (int64_t layer = 0; layer < rows.shape.n_layer; ++layer) {
     const Mapping& block = blocks->emplace_back(gatherer.gather(layer));
     rows.k_layers.push_back(block.data());
-    rows.v_layers.push_back(block.data() == nullptr ? nullptr
-                                                    : block.data() + rows.layer_key_bytes(layer));
+    const bool shared = block.data() == nullptr || rows.shape.value_in_key;
+    rows.v_layers.push_back(shared ? block.data() : block.data() + rows.layer_key_bytes(layer));
     after_layer(layer);
   }
   rows.storage = std::move(blocks);
@@ -168,7 +169,7 @@ void index_rows(ZippedRows& rows) {
     size_t v = 0;
     for (int64_t head = 0; head < rows.kept.n_kv_head; ++head) {
       rows.k_offset.push_back(k);
-      rows.v_offset.push_back(v);
+      rows.v_offset.push_back(rows.shape.value_in_key ? rows.k_offset.back() : v);
       k += stored_key_bytes(rows.shape, rows.n_rows(layer, head));
       v += stored_value_bytes(rows.shape, rows.n_rows(layer, head));
     }

@@ -18,7 +18,8 @@ struct ZippedRows {
   int64_t n_prefix = 0;
   KeepSet kept;  // where the rows come from; kept.n_context rows were there before
 
-  // (layer): all heads' K (V) rows one head after the other, contiguous.
+  // (layer): all heads' K (V) rows one head after the other, contiguous; the same block where
+  // values lie in keys.
   std::vector<const std::byte*> k_layers;
   std::vector<const std::byte*> v_layers;
   // (layer, kv_head): where the head's rows start in its layer's block, in bytes.

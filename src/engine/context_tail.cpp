@@ -42,7 +42,7 @@ ContextTail::ContextTail(std::shared_ptr<const detail::ContextState> context)
     : context_(std::move(context)),
       past_(rows_of(*context_)),
       rows_(model_of(*context_).hp.layers, global_shape(model_of(*context_)),
-            local_shape(model_of(*context_)), tail_capacity(*context_)),
+            local_shape(model_of(*context_)), context_->rows.states, tail_capacity(*context_)),
       attention_(attention_setup(model_of(*context_)), past_, static_cast<int>(past_.size()),
                  nullptr),
       prompt_runner_(model_of(*context_)),
@@ -50,7 +50,9 @@ ContextTail::ContextTail(std::shared_ptr<const detail::ContextState> context)
 
 AppendTarget ContextTail::target() {
   const int64_t first = rows_.n_rows();
-  return {.global = {&rows_.global(), first}, .local = {&rows_.local(), first}};
+  return {.global = {&rows_.global(), first},
+          .local = {&rows_.local(), first},
+          .states = {&rows_.states().now(), &rows_.states().next()}};
 }
 
 std::span<const float> ContextTail::feed(std::span<const Token> tokens, const CancelToken* cancel) {
@@ -77,9 +79,21 @@ TailGroup::TailGroup(std::shared_ptr<const detail::ContextState> context)
                  nullptr),
       runner_(model_of(*context_)) {}
 
+std::span<const float> TailGroup::feed_in_turn(std::span<ContextTail* const> tails,
+                                               std::span<const Token> tokens,
+                                               const CancelToken* cancel) {
+  logits_.clear();
+  for (size_t lane = 0; lane < tails.size(); ++lane) {
+    const auto one = tails[lane]->feed(tokens.subspan(lane, 1), cancel);
+    logits_.insert(logits_.end(), one.begin(), one.end());
+  }
+  return logits_;
+}
+
 std::span<const float> TailGroup::feed(std::span<ContextTail* const> tails,
                                        std::span<const Token> tokens, const CancelToken* cancel) {
   CHECK(!tails.empty() && tails.size() == tokens.size());
+  if (model_of(*context_).hp.layers.n_recurrent() > 0) return feed_in_turn(tails, tokens, cancel);
   std::vector<AppendTarget> targets;
   std::vector<int32_t> positions;
   for (ContextTail* tail : tails) {

@@ -51,15 +51,20 @@ class TailGroup {
   TailGroup& operator=(const TailGroup&) = delete;
 
   // Token i to tail i; the tails are distinct. Logits (n_tails, n_vocab), valid until the next
-  // feed. Throws Error: kOutOfMemory, kCancelled (no tail has grown then).
+  // feed. Models with recurrent layers take one tail after the other: each has states of its own.
+  // Throws Error: kOutOfMemory, kCancelled.
   std::span<const float> feed(std::span<ContextTail* const> tails, std::span<const Token> tokens,
                               const CancelToken* cancel);
 
  private:
+  std::span<const float> feed_in_turn(std::span<ContextTail* const> tails,
+                                      std::span<const Token> tokens, const CancelToken* cancel);
+
   std::shared_ptr<const detail::ContextState> context_;
   SegmentTable past_;
   CacheAttention attention_;
   GraphRunner runner_;
+  std::vector<float> logits_;  // of tails that went one after the other
 };
 
 }  // namespace ctxzip

@@ -39,7 +39,7 @@ struct RunWatch {
 };
 
 size_t graph_nodes(const Hyperparameters& hp) {
-  return static_cast<size_t>(hp.n_layer * (64 + 3 * hp.experts.n_used) + 64);
+  return static_cast<size_t>(hp.n_layer * (96 + 3 * hp.experts.n_used) + 64);
 }
 
 }  // namespace
@@ -147,7 +147,8 @@ KvShape one_layer_shape(const detail::ModelState& model) {
   return {.n_layer = 1,
           .n_kv_head = model.hp.n_kv_head,
           .head_dim = model.hp.head_dim,
-          .row_type = model.options.f32_rows ? RowType::kF32 : RowType::kF16};
+          .row_type = model.options.f32_rows ? RowType::kF32 : RowType::kF16,
+          .value_in_key = model.hp.latent.content > 0};
 }
 
 KvShape global_shape(const detail::ModelState& model) {
@@ -162,6 +163,10 @@ KvShape local_shape(const detail::ModelState& model) {
   return shape;
 }
 
+RecurrentStates first_states(const detail::ModelState& model) {
+  return empty_states(model.hp.layers.n_recurrent(), model.hp.state_size);
+}
+
 SegmentTable segment_table(const detail::ModelState& model) {
   return SegmentTable(model.hp.layers, global_shape(model));
 }
@@ -173,8 +178,10 @@ AttentionSetup attention_setup(const detail::ModelState& model) {
           .shape = {.row_type = shape.row_type,
                     .head_dim = shape.head_dim,
                     .group = model.hp.group(),
-                    .scale = model.hp.attention_scale},
+                    .scale = model.hp.attention_scale,
+                    .value_dim = model.hp.latent.content},
           .n_kv_head = shape.n_kv_head,
+          .state_size = model.hp.state_size,
           .n_threads = model.options.n_threads};
 }
 

@@ -65,6 +65,8 @@ AttentionSetup attention_setup(const detail::ModelState& model);
 // Of the stores for global and for local layers.
 KvShape global_shape(const detail::ModelState& model);
 KvShape local_shape(const detail::ModelState& model);
+// Of its recurrent layers before the first token.
+RecurrentStates first_states(const detail::ModelState& model);
 // A store for one layer at a time: what a pass whose rows are dropped writes to.
 KvShape one_layer_shape(const detail::ModelState& model);
 

@@ -22,12 +22,14 @@ void prefill_rows(const detail::ModelState& model, GraphRunner& runner, const Se
       window.drop_front(window.n_rows() - model.hp.layers.window_rows());
     }
     const AppendTarget target = {.global = {&stores.global, stores.global.n_rows()},
-                                 .local = {&window, window.n_rows()}};
+                                 .local = {&window, window.n_rows()},
+                                 .states = {&stores.states.now(), &stores.states.next()}};
     attention.set_targets({&target, 1});
     runner.run({part, first_position + static_cast<int64_t>(done), {}}, attention,
                attention.own_row_capacity(), {.cancel = cancel});
     stores.global.extend(n);
     window.extend(n);
+    stores.states.advance();
     done += part.size();
     on_rows(static_cast<int64_t>(done));
   }
@@ -38,7 +40,10 @@ std::span<const float> run_pass(const detail::ModelState& model, GraphRunner& ru
                                 const Batch& batch, const RunControl& control) {
   DenseCache own(one_layer_shape(model), static_cast<int64_t>(batch.tokens.size()));
   CacheAttention attention(attention_setup(model), past, own_place, score);
-  const AppendTarget target = {.global = {&own, 0}, .local = {&own, 0}, .one_layer = true};
+  const AppendTarget target = {.global = {&own, 0},
+                               .local = {&own, 0},
+                               .one_layer = true,
+                               .states = {.before = past.states(), .after = nullptr}};
   attention.set_targets({&target, 1});
   return runner.run(batch, attention, 0, control);
 }

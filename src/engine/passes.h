@@ -6,6 +6,7 @@
 #include <span>
 
 #include "attention/cache_attention.h"
+#include "cache/recurrent_states.h"
 #include "engine/graph_runner.h"
 
 namespace ctxzip {
@@ -14,10 +15,12 @@ namespace ctxzip {
 // window and a batch.
 DenseCache make_window_store(const detail::ModelState& model, int64_t batch_tokens);
 
-// Where a prefill writes: all rows of global layers, the newest ones of local layers.
+// Where a prefill writes: all rows of global layers, the newest ones of local layers, the states of
+// recurrent ones.
 struct PrefillStores {
   DenseCache& global;
   DenseCache& window;  // made for batches of at least `batch_tokens`
+  StateTrack& states;
 };
 
 // Appends the rows of `tokens`, which attend to `past`, to what the stores hold, and to each other.
@@ -29,7 +32,8 @@ void prefill_rows(const detail::ModelState& model, GraphRunner& runner, const Se
                   const std::function<void(int64_t)>& on_rows);
 
 // One batch after `past`, its own rows as segment `own_place` among those; they take one layer's
-// memory at a time and are gone afterwards. `score` may be null. Logits as GraphRunner::run.
+// memory at a time and are gone afterwards, as are its states. `score` may be null. Logits as
+// GraphRunner::run.
 std::span<const float> run_pass(const detail::ModelState& model, GraphRunner& runner,
                                 const SegmentTable& past, int own_place, const ScoreSink* score,
                                 const Batch& batch, const RunControl& control);

@@ -105,8 +105,8 @@ Answer Session::chat(std::string_view message, const AskOptions& options) {
   detail::SessionState& state = *state_;
   Tail& rows = state.tail.rows();
   const int64_t turns = rows.n_rows();
-  // A turn that fails is cut off again: rows before it stay readable as far as a window reaches.
-  rows.forget_hidden();
+  // A turn that fails is cut off again.
+  rows.begin_turn();
   std::vector<Token> prompt = state.pending;
   const std::vector<Token> pending = state.pending;
   const auto words = turn_prompt(state.tail.context(), message, turns > 0, options.think);

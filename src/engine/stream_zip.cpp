@@ -45,6 +45,7 @@ StreamZipper::StreamZipper(const Model& model, ZipPlan plan, const ZipOptions& o
       prompts_(repeat_prompts(state().tokenizer, plan_.layout)),
       chunk_(global_shape(state()), longest_chunk(plan_)),
       window_(make_window_store(state(), std::min(options.batch_tokens, longest_chunk(plan_)))),
+      states_(first_states(state())),
       survivors_(global_shape(state()), plan_.n_prefix(), plan_.n_context()) {
   options_.recon_attention = ReconAttention::kLocal;
   const KvShape& shape = survivors_.shape();
@@ -68,13 +69,14 @@ void StreamZipper::prefill(int64_t begin, int64_t end) {
   SegmentTable past = segment_table(state());
   if (begin > 0) past.add(survivors_);
   chunk_.truncate(0);
-  prefill_rows(state(), *runner_, past, tokens, first_position, {chunk_, window_},
+  prefill_rows(state(), *runner_, past, tokens, first_position, {chunk_, window_, states_},
                options_.batch_tokens, options_.cancel, [&](int64_t done) {
                  const int64_t read = std::max<int64_t>(0, done - first_row(begin));
                  report_progress(Stage::kPrefill, begin + read);
                });
   if (begin == 0) survivors_.add_prefix(chunk_);
-  frozen_window_ = freeze_window(window_, state().hp.layers, plan_.n_prefix() + end);
+  frozen_window_ = {freeze_window(window_, state().hp.layers, plan_.n_prefix() + end),
+                    states_.now()};
   peak_kv_bytes_ = std::max(
       peak_kv_bytes_, survivors_.kv_bytes() + chunk_.n_rows() * survivors_.shape().n_layer *
                                                   survivors_.shape().n_kv_head *
@@ -150,7 +152,10 @@ Context StreamZipper::run() {
     check(begin, end, false, after_);
     begin = end;
   }
-  ContextRows rows{.layers = state().hp.layers, .global = {}, .local = frozen_window_};
+  ContextRows rows{.layers = state().hp.layers,
+                   .global = {},
+                   .local = frozen_window_.window,
+                   .states = frozen_window_.states};
   {
     const Stopwatch watch(seconds_.compact);
     report_progress(Stage::kCompact, 0);

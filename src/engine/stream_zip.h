@@ -51,7 +51,8 @@ class StreamZipper {
   RepeatPrompts prompts_;
   DenseCache chunk_;   // global layers: the chunk's rows, after the prefix's in the first chunk
   DenseCache window_;  // local layers
-  ZippedRows frozen_window_;
+  StateTrack states_;  // recurrent layers
+  FrozenLayers frozen_window_;
   SurvivingRows survivors_;
   Scores scores_;
   SelfCheckProbes probes_;

@@ -43,6 +43,14 @@ void check_options(const ZipOptions& options) {
   }
 }
 
+void refuse_unsupported(const detail::ModelState& model, const ZipOptions& options) {
+  if (model.hp.latent.content > 0 && options.kv != KvType::kF16) {
+    fail(ErrorKind::kUnsupported,
+         "rows of latent attention (architecture '{}') are not quantised: use f16 rows",
+         model.hp.architecture);
+  }
+}
+
 // The passes start at the end of the context, so context, prompt and chunk share the trained
 // length.
 int64_t fit_chunk(const detail::ModelState& model, const ZipPlan& plan, const ZipOptions& options) {
@@ -108,6 +116,7 @@ ZipPlan plan_zip(const detail::ModelState& model, std::string_view text,
 ZipPlan plan_zip(const detail::ModelState& model, PromptLayout layout, std::vector<Token> context,
                  const ZipOptions& options) {
   check_options(options);
+  refuse_unsupported(model, options);
   if (context.empty())
     fail(ErrorKind::kInvalidArgument, "the context has no tokens: there is nothing to zip");
   ZipPlan plan{.layout = std::move(layout), .context = std::move(context)};

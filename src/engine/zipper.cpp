@@ -23,7 +23,8 @@ Zipper::Zipper(const Model& model, ZipPlan plan, const ZipOptions& options)
       runner_(std::make_unique<GraphRunner>(*model.state())),
       full_(global_shape(*model.state()), plan_.n_positions()),
       window_(
-          make_window_store(*model.state(), std::min(options.batch_tokens, plan_.n_positions()))) {
+          make_window_store(*model.state(), std::min(options.batch_tokens, plan_.n_positions()))),
+      states_(first_states(*model.state())) {
   if (options_.self_check && !plan_.too_short) {
     probes_ = self_check_probes(state().tokenizer, plan_.layout, plan_.context);
   }
@@ -39,7 +40,7 @@ void Zipper::prefill() {
   tokens.insert(tokens.end(), plan_.context.begin(), plan_.context.end());
   const int64_t n_tokens = static_cast<int64_t>(tokens.size());
   report_progress(Stage::kPrefill, 0, n_tokens);
-  prefill_rows(state(), *runner_, segment_table(state()), tokens, 0, {full_, window_},
+  prefill_rows(state(), *runner_, segment_table(state()), tokens, 0, {full_, window_, states_},
                options_.batch_tokens, options_.cancel,
                [&](int64_t done) { report_progress(Stage::kPrefill, done, n_tokens); });
 }
@@ -79,10 +80,11 @@ void Zipper::score_by_reconstruction(Scores& scores) {
   }
 }
 
-const ZippedRows& Zipper::frozen_window() {
+const FrozenLayers& Zipper::frozen_window() {
   if (!frozen_window_) {
     CHECK(full_.n_rows() == plan_.n_positions());
-    frozen_window_ = freeze_window(window_, state().hp.layers, plan_.n_positions());
+    frozen_window_ = {freeze_window(window_, state().hp.layers, plan_.n_positions()),
+                      states_.now()};
     window_.truncate(0);
   }
   return *frozen_window_;
@@ -144,8 +146,11 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
 }
 
 Context Zipper::finish(Method method, Allocation allocation, ZippedRows kept) {
-  ContextRows rows{
-      .layers = state().hp.layers, .global = std::move(kept), .local = frozen_window()};
+  const FrozenLayers& frozen = frozen_window();
+  ContextRows rows{.layers = state().hp.layers,
+                   .global = std::move(kept),
+                   .local = frozen.window,
+                   .states = frozen.states};
   std::optional<SelfCheck> loss;
   if (!probes_.empty()) {
     const Stopwatch watch(seconds_.check);

@@ -47,8 +47,8 @@ class Zipper {
   void score_by_reconstruction(Scores& scores);
   KeepSet search_quality(Method method, double bound, Allocation allocation);
   const SelfCheck& full_check();
-  // The windows at the context's end; what they are made of is given back.
-  const ZippedRows& frozen_window();
+  // Windows and states at the context's end; what windows are made of is given back.
+  const FrozenLayers& frozen_window();
   Context finish(Method method, Allocation allocation, ZippedRows kept);
   void report_progress(Stage stage, int64_t done, int64_t total) const;
 
@@ -58,7 +58,8 @@ class Zipper {
   std::unique_ptr<GraphRunner> runner_;
   DenseCache full_;    // global layers
   DenseCache window_;  // local layers: what the newest token's window still shows, at least
-  std::optional<ZippedRows> frozen_window_;
+  StateTrack states_;  // recurrent layers
+  std::optional<FrozenLayers> frozen_window_;
   std::map<Method, Scores> scores_;
   SelfCheckProbes probes_;
   std::optional<SelfCheck> full_check_;

@@ -31,20 +31,27 @@ struct Segment {
 
 struct AttentionShape {
   RowType row_type = RowType::kF16;  // of segments that are not quantised
-  int64_t head_dim = 0;              // of K and V, a multiple of 8 up to 256
+  int64_t head_dim = 0;              // of K and queries, a multiple of 8 up to kMaxHeadDim
   int64_t group = 1;                 // query heads per KV head, up to kMaxGroup
   float scale = 1;                   // multiplies q.k
+  // Of V and outputs, a multiple of 8; 0: head_dim. V rows lie head_dim elements apart whatever it
+  // is: V of latent attention is the first part of K, and both pointers are the same.
+  int64_t value_dim = 0;
+
+  int64_t n_value() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 
-constexpr int64_t kMaxGroup = 64;
-constexpr int64_t kMaxHeadDim = 256;
+constexpr int64_t kMaxGroup = 128;
+constexpr int64_t kMaxHeadDim = 576;
+// Quantised segments: up to this head_dim, value_dim equal to it.
+constexpr int64_t kMaxQuantisedDim = 256;
 // Decode splits a segment into blocks of this many rows, counted from its start.
 constexpr int64_t kRowsPerBlock = 512;
 // attend_tile takes at most this many query tokens.
 constexpr int64_t kMaxTileTokens = 32;
 
-// Query token t's head g is q[t * token_stride + g * head_dim], outputs likewise; strides in
-// floats.
+// Query token t's head g is q[t * token_stride + g * head_dim], outputs likewise with the value
+// dimension; strides in floats.
 struct Queries {
   const float* data = nullptr;
   int64_t n_tokens = 0;
@@ -69,7 +76,7 @@ struct AttentionKernels {
   // Bytes of scratch (64-byte aligned) one call of attend_tile or column_max needs.
   size_t (*scratch_bytes)(const AttentionShape& shape) noexcept;
 
-  // out (n_tokens, group, head_dim) = softmax(scale q.k) v over all segments; zeros for a token
+  // out (n_tokens, group, n_value) = softmax(scale q.k) v over all segments; zeros for a token
   // that sees no row. `lse` (n_tokens, group), may be null: log-sum-exp of the scaled scores over
   // the first n_lse_segments, -inf when they are empty. `out.data` may be null when only lse is
   // wanted; then only those first segments are read.
@@ -77,13 +84,13 @@ struct AttentionKernels {
                       float* out, int64_t out_token_stride, float* lse,
                       std::byte* scratch) noexcept;
 
-  // One decode token over rows [begin, end) of a segment: partial is (group, head_dim + 2) floats,
+  // One decode token over rows [begin, end) of a segment: partial is (group, n_value + 2) floats,
   // each head's un-normalised output, then its maximum score and its sum of exponentials relative
   // to that maximum (-inf and 0 for an empty range).
   void (*attend_block)(const AttentionShape& shape, const float* q, const Segment& segment,
                        int64_t begin, int64_t end, float* partial) noexcept;
 
-  // Merges n_blocks partials, `block_stride` floats apart, in order into out (group, head_dim);
+  // Merges n_blocks partials, `block_stride` floats apart, in order into out (group, n_value);
   // zeros when all are empty.
   void (*merge_blocks)(const AttentionShape& shape, const float* partials, int64_t block_stride,
                        int64_t n_blocks, float* out) noexcept;

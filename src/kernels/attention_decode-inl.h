@@ -148,7 +148,8 @@ struct ValueRows {
   int64_t n_rows;
   const T* const* ahead;
   int64_t n_ahead;
-  int64_t head_dim;
+  int64_t head_dim;      // of a row
+  int64_t n_value;       // of these, from the start, that are summed
   const float* weights;  // (row, width)
   float* out;            // (head, out_stride)
   int64_t out_stride;
@@ -168,8 +169,8 @@ HWY_INLINE void add_strip(D d, const ValueRows<T>& values, int64_t dim) {
   }
   const float* weights = values.weights;
   // Every strip fetches its share of the rows, one each `period` rows.
-  const int64_t period = values.head_dim / kStrip;
-  int64_t fetched = values.n_ahead * dim / values.head_dim;
+  const int64_t period = values.n_value / kStrip;
+  int64_t fetched = values.n_ahead * dim / values.n_value;
   int64_t next_fetch = 0;
   for (int64_t row = 0; row < values.n_rows; ++row, weights += kWidth) {
     const T* from = values.rows[row] + dim;
@@ -206,19 +207,19 @@ HWY_INLINE void add_strip(D d, const ValueRows<T>& values, int64_t dim) {
   }
 }
 
-// Dimensions [dim, head_dim) in strips of kVectors vectors, then narrower ones.
+// Dimensions [dim, n_value) in strips of kVectors vectors, then narrower ones.
 template <int kHeads, int kVectors, int kWidth, class D, class T>
 HWY_INLINE void add_strips(D d, const ValueRows<T>& values, int64_t dim) {
   constexpr int64_t kLanes = lanes_of<D>();
   // Four vectors are better taken as two and two than as three and one, which waits for its sums.
   constexpr int64_t kLeave = kVectors == 3 ? 4 * kLanes : -1;
-  for (; dim + kVectors * kLanes <= values.head_dim && values.head_dim - dim != kLeave;
+  for (; dim + kVectors * kLanes <= values.n_value && values.n_value - dim != kLeave;
        dim += kVectors * kLanes) {
     add_strip<kHeads, kVectors, kWidth>(d, values, dim);
   }
   if constexpr (kVectors > 1) {
     constexpr int kNext = kVectors == 3 ? 2 : kVectors / 2;
-    if (dim < values.head_dim) add_strips<kHeads, kNext, kWidth>(d, values, dim);
+    if (dim < values.n_value) add_strips<kHeads, kNext, kWidth>(d, values, dim);
   }
 }
 
@@ -230,7 +231,7 @@ HWY_NOINLINE void add_part(D d, const ValueRows<T>& values) {
 // Turns the scores of n rows into exponentials relative to each head's running maximum. A vector
 // holds the heads of several rows, or several vectors the heads of one row.
 template <int kHeads, int kWidth>
-HWY_NOINLINE void softmax_chunk(int64_t n, int64_t head_dim, DecodeState& state, float* out,
+HWY_NOINLINE void softmax_chunk(int64_t n, int64_t n_value, DecodeState& state, float* out,
                                 int64_t out_stride) {
   const FloatTag d;
   constexpr int64_t kLanes = lanes_of<FloatTag>();
@@ -260,7 +261,7 @@ HWY_NOINLINE void softmax_chunk(int64_t n, int64_t head_dim, DecodeState& state,
       state.sum[head] *= factor;
       float* head_out = out + head * out_stride;
       const NarrowTag narrow;
-      for (int64_t dim = 0; dim < head_dim; dim += lanes_of<NarrowTag>()) {
+      for (int64_t dim = 0; dim < n_value; dim += lanes_of<NarrowTag>()) {
         hn::StoreU(hn::Mul(hn::LoadU(narrow, head_out + dim), hn::Set(narrow, factor)), narrow,
                    head_out + dim);
       }
@@ -328,14 +329,15 @@ struct ChunkRows {
   }
 };
 
-// kHeads heads over rows [begin, end); out is (kHeads, head_dim + 2).
+// kHeads heads over rows [begin, end); out is (kHeads, n_value + 2).
 template <int kHeads, class D, class T>
 void attend_heads(D d, const AttentionShape& shape, const float* q, const Segment& segment,
                   int64_t begin, int64_t end, float* out) {
   using P = Parts<kHeads>;
   constexpr int kWidth = P::kWidth;
   const int64_t head_dim = shape.head_dim;
-  const int64_t stride = head_dim + 2;
+  const int64_t n_value = shape.n_value();
+  const int64_t stride = n_value + 2;
   DecodeState state;
   std::fill_n(state.max, kMaxHeads, kMinusInfinity);
   std::fill_n(state.sum, kMaxHeads, 0.0f);
@@ -356,11 +358,12 @@ void attend_heads(D d, const AttentionShape& shape, const float* q, const Segmen
       score_part<P::kSecondHeads, kWidth>(d, chunk.k, chunk.n, second_q, head_dim, chunk.v, 0,
                                           state.weights + P::kFirstHeads);
     }
-    softmax_chunk<kHeads, kWidth>(chunk.n, head_dim, state, out, stride);
+    softmax_chunk<kHeads, kWidth>(chunk.n, n_value, state, out, stride);
     first += chunk.n;
     // Behind the last chunk come the rows of the caller's next block.
     next.list(segment, head_dim, first, first < end ? end : segment.n_rows);
-    ValueRows<T> values = {chunk.v, chunk.n, next.k, next.n, head_dim, state.weights, out, stride};
+    ValueRows<T> values = {chunk.v, chunk.n,       next.k, next.n, head_dim,
+                           n_value, state.weights, out,    stride};
     add_part<P::kFirstHeads, kWidth>(d, values);
     if constexpr (P::kSecondHeads > 0) {
       values.n_ahead = 0;
@@ -370,8 +373,8 @@ void attend_heads(D d, const AttentionShape& shape, const float* q, const Segmen
     }
   }
   for (int64_t head = 0; head < kHeads; ++head) {
-    out[head * stride + head_dim] = state.max[head];
-    out[head * stride + head_dim + 1] = state.sum[head];
+    out[head * stride + n_value] = state.max[head];
+    out[head * stride + n_value + 1] = state.sum[head];
   }
 }
 
@@ -386,7 +389,7 @@ void attend_rows(D d, const AttentionShape& shape, const float* q, const Segment
   for (int64_t head = 0; head < shape.group; head += kMaxHeads) {
     const int64_t n_heads = std::min<int64_t>(kMaxHeads, shape.group - head);
     kBySize[n_heads - 1](d, shape, q + head * shape.head_dim, segment, begin, end,
-                         partial + head * (shape.head_dim + 2));
+                         partial + head * (shape.n_value() + 2));
   }
 }
 
@@ -403,14 +406,15 @@ void attend_rows_of_type(D d, const AttentionShape& shape, const float* q, const
 void attend_block(const AttentionShape& shape, const float* q, const Segment& segment,
                   int64_t begin, int64_t end, float* partial) noexcept {
   for (int64_t head = 0; head < shape.group; ++head) {
-    float* head_out = partial + head * (shape.head_dim + 2);
-    std::fill_n(head_out, shape.head_dim, 0.0f);
-    head_out[shape.head_dim] = kMinusInfinity;
-    head_out[shape.head_dim + 1] = 0;
+    float* head_out = partial + head * (shape.n_value() + 2);
+    std::fill_n(head_out, shape.n_value(), 0.0f);
+    head_out[shape.n_value()] = kMinusInfinity;
+    head_out[shape.n_value() + 1] = 0;
   }
   if (segment.quantised) {
     attend_quantised_block(shape, q, segment, begin, end, partial);
-  } else if (shape.head_dim % lanes_of<FloatTag>() == 0) {
+  } else if (shape.head_dim % lanes_of<FloatTag>() == 0 &&
+             shape.n_value() % lanes_of<FloatTag>() == 0) {
     attend_rows_of_type(FloatTag(), shape, q, segment, begin, end, partial);
   } else {
     attend_rows_of_type(NarrowTag(), shape, q, segment, begin, end, partial);
@@ -420,28 +424,28 @@ void attend_block(const AttentionShape& shape, const float* q, const Segment& se
 void merge_blocks(const AttentionShape& shape, const float* partials, int64_t block_stride,
                   int64_t n_blocks, float* out) noexcept {
   const NarrowTag d;
-  const int64_t head_dim = shape.head_dim;
+  const int64_t n_value = shape.n_value();
   for (int64_t head = 0; head < shape.group; ++head) {
-    const float* first = partials + head * (head_dim + 2);
-    float* head_out = out + head * head_dim;
-    std::fill_n(head_out, head_dim, 0.0f);
+    const float* first = partials + head * (n_value + 2);
+    float* head_out = out + head * n_value;
+    std::fill_n(head_out, n_value, 0.0f);
     float max = kMinusInfinity;
     for (int64_t block = 0; block < n_blocks; ++block) {
-      max = std::max(max, first[block * block_stride + head_dim]);
+      max = std::max(max, first[block * block_stride + n_value]);
     }
     if (max == kMinusInfinity) continue;
     float sum = 0;
     for (int64_t block = 0; block < n_blocks; ++block) {
       const float* partial = first + block * block_stride;
-      const float factor = exp_non_positive(partial[head_dim] - max);
+      const float factor = exp_non_positive(partial[n_value] - max);
       const auto scale = hn::Set(d, factor);
-      sum += factor * partial[head_dim + 1];
-      for (int64_t dim = 0; dim < head_dim; dim += lanes_of<NarrowTag>()) {
+      sum += factor * partial[n_value + 1];
+      for (int64_t dim = 0; dim < n_value; dim += lanes_of<NarrowTag>()) {
         hn::StoreU(hn::MulAdd(hn::LoadU(d, partial + dim), scale, hn::LoadU(d, head_out + dim)), d,
                    head_out + dim);
       }
     }
-    for (int64_t dim = 0; dim < head_dim; ++dim) head_out[dim] /= sum;
+    for (int64_t dim = 0; dim < n_value; ++dim) head_out[dim] /= sum;
   }
 }
 

@@ -50,7 +50,7 @@ int64_t chunk_rows(const QuantisedLayout& layout) {
 // Rows are scored in steps that every vector width divides.
 constexpr int64_t kRowStep = 16;
 static_assert(kStripRows % kRowStep == 0 && kRowsPerBlock % kChunkRows<4> == 0);
-static_assert(kChunkRows<8> % kGroupRows == 0 && kChunkRows<4> <= kMaxHeadDim);
+static_assert(kChunkRows<8> % kGroupRows == 0 && kChunkRows<4> <= kMaxQuantisedDim);
 
 // Rounding a query to 8 bits loses less than 4-bit keys have lost; 8-bit keys need 16.
 template <int kBits>
@@ -61,13 +61,14 @@ using ValueFactor = std::conditional_t<kBits == 8, int16_t, uint8_t>;
 
 template <int kBits>
 struct QuantisedState {
-  alignas(64) float q[kMaxHeads * kMaxHeadDim];  // (head, kMaxHeadDim), times the shape's scale
-  alignas(64) KeyFactor<kBits> key_factors[kMaxHeads * kMaxHeadDim];
+  alignas(64) float q[kMaxHeads *
+                      kMaxQuantisedDim];  // (head, kMaxQuantisedDim), times the shape's scale
+  alignas(64) KeyFactor<kBits> key_factors[kMaxHeads * kMaxQuantisedDim];
   alignas(64) ValueFactor<kBits> value_factors[kMaxHeads * kChunkRows<kBits>];
-  alignas(64) float scaled[kMaxHeads * kMaxHeadDim];         // what is rounded to factors
+  alignas(64) float scaled[kMaxHeads * kMaxQuantisedDim];    // what is rounded to factors
   alignas(64) float weights[kMaxHeads * kChunkRows<kBits>];  // (head, row): scores
-  alignas(64) float scale[kMaxHeadDim];                      // of channels, then of rows
-  alignas(64) float middle[kMaxHeadDim];
+  alignas(64) float scale[kMaxQuantisedDim];                 // of channels, then of rows
+  alignas(64) float middle[kMaxQuantisedDim];
   Folded folded[kMaxHeads];
   float max[kMaxHeads];
   float sum[kMaxHeads];
@@ -136,13 +137,13 @@ HWY_INLINE void fold_query(const QuantisedLayout& layout, const uint8_t* scales,
   // Head after head in each step: what one waits for, the next need not.
   Scaled scaled[kHeads];
   for (int64_t head = 0; head < kHeads; ++head) {
-    const float* q = state.q + head * kMaxHeadDim;
+    const float* q = state.q + head * kMaxQuantisedDim;
     scaled[head] = scale_numbers(
         d, head_dim, [&](int64_t at) HWY_ATTR { return hn::Load(d, q + at); }, state.scale,
-        state.middle, state.scaled + head * kMaxHeadDim);
+        state.middle, state.scaled + head * kMaxQuantisedDim);
   }
   for (int64_t head = 0; head < kHeads; ++head) {
-    const int64_t at = head * kMaxHeadDim;
+    const int64_t at = head * kMaxQuantisedDim;
     state.folded[head] = round_factors<false>(state.scaled + at, head_dim, scaled[head],
                                               kMiddleCode<kBits>, state.key_factors + at);
   }
@@ -162,7 +163,7 @@ HWY_INLINE void score_group(const QuantisedLayout& layout, const uint8_t* keys,
                                   kStripRows * 4};
     hn::Vec<decltype(di)> acc[kHeads];
     for (auto& lanes : acc) lanes = hn::Zero(di);
-    add_octets<kHeads, kMaxHeadDim>(di, octets, layout.head_dim / 8, state.key_factors, acc);
+    add_octets<kHeads, kMaxQuantisedDim>(di, octets, layout.head_dim / 8, state.key_factors, acc);
     for (int64_t head = 0; head < kHeads; ++head) {
       const Folded& folded = state.folded[head];
       const auto score = hn::MulAdd(hn::ConvertTo(d, acc[head]), hn::Set(d, folded.step),
@@ -292,7 +293,7 @@ void attend_quantised_heads(D d, const AttentionShape& shape, const float* q,
   QuantisedState<kBits> state;
   for (int64_t head = 0; head < kHeads; ++head) {
     for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
-      state.q[head * kMaxHeadDim + dim] = shape.scale * q[head * shape.head_dim + dim];
+      state.q[head * kMaxQuantisedDim + dim] = shape.scale * q[head * shape.head_dim + dim];
     }
   }
   std::fill_n(state.max, kHeads, kMinusInfinity);

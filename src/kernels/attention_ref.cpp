@@ -55,12 +55,12 @@ void add_row(const AttentionShape& shape, const float* q, const Segment& segment
   if (row_score == kNoScore) return;
   if (row_score > state.max) {
     const double factor = std::exp(state.max - row_score);
-    for (int64_t dim = 0; dim < shape.head_dim; ++dim) state.out[dim] *= factor;
+    for (int64_t dim = 0; dim < shape.n_value(); ++dim) state.out[dim] *= factor;
     state.sum *= factor;
     state.max = row_score;
   }
   const double weight = std::exp(row_score - state.max);
-  for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+  for (int64_t dim = 0; dim < shape.n_value(); ++dim) {
     state.out[dim] += weight * value(shape, segment, row, dim);
   }
   state.sum += weight;
@@ -101,8 +101,8 @@ void attend_tile(const AttentionShape& shape, const Queries& q, const TileSegmen
         }
       }
       if (!out) continue;
-      float* result = out + token * out_token_stride + head * shape.head_dim;
-      for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+      float* result = out + token * out_token_stride + head * shape.n_value();
+      for (int64_t dim = 0; dim < shape.n_value(); ++dim) {
         result[dim] = state.sum > 0 ? static_cast<float>(state.out[dim] / state.sum) : 0.0f;
       }
     }
@@ -116,35 +116,36 @@ void attend_block(const AttentionShape& shape, const float* q, const Segment& se
     for (int64_t row = begin; row < end; ++row) {
       add_row(shape, q + head * shape.head_dim, segment, row, state);
     }
-    float* result = partial + head * (shape.head_dim + 2);
-    for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+    float* result = partial + head * (shape.n_value() + 2);
+    for (int64_t dim = 0; dim < shape.n_value(); ++dim) {
       result[dim] = static_cast<float>(state.out[dim]);
     }
-    result[shape.head_dim] = static_cast<float>(state.max);
-    result[shape.head_dim + 1] = static_cast<float>(state.sum);
+    result[shape.n_value()] = static_cast<float>(state.max);
+    result[shape.n_value() + 1] = static_cast<float>(state.sum);
   }
 }
 
 void merge_blocks(const AttentionShape& shape, const float* partials, int64_t block_stride,
                   int64_t n_blocks, float* out) noexcept {
-  const int64_t head_floats = shape.head_dim + 2;
+  const int64_t n_value = shape.n_value();
+  const int64_t head_floats = n_value + 2;
   for (int64_t head = 0; head < shape.group; ++head) {
     const auto block = [&](int64_t b) { return partials + b * block_stride + head * head_floats; };
     double max = kNoScore;
     for (int64_t b = 0; b < n_blocks; ++b) {
-      max = std::max(max, static_cast<double>(block(b)[shape.head_dim]));
+      max = std::max(max, static_cast<double>(block(b)[n_value]));
     }
     double sum = 0;
     double result[kMaxHeadDim] = {};
     for (int64_t b = 0; b < n_blocks && max != kNoScore; ++b) {
-      const double weight = std::exp(static_cast<double>(block(b)[shape.head_dim]) - max);
-      sum += weight * static_cast<double>(block(b)[shape.head_dim + 1]);
-      for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+      const double weight = std::exp(static_cast<double>(block(b)[n_value]) - max);
+      sum += weight * static_cast<double>(block(b)[n_value + 1]);
+      for (int64_t dim = 0; dim < n_value; ++dim) {
         result[dim] += weight * static_cast<double>(block(b)[dim]);
       }
     }
-    for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
-      out[head * shape.head_dim + dim] = sum > 0 ? static_cast<float>(result[dim] / sum) : 0.0f;
+    for (int64_t dim = 0; dim < n_value; ++dim) {
+      out[head * n_value + dim] = sum > 0 ? static_cast<float>(result[dim] / sum) : 0.0f;
     }
   }
 }

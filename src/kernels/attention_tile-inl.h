@@ -45,7 +45,7 @@ struct TileScratch {
 
   TileScratch(const AttentionShape& shape, std::byte* memory) {
     const int64_t queries = round_up(kMaxTileTokens * shape.group, kPanelQueries);
-    const int64_t padded_dim = round_up(shape.head_dim, kPanelCols);
+    const int64_t padded_dim = round_up(shape.n_value(), kPanelCols);
     int64_t used = 0;
     const auto take = [&](int64_t floats) {
       float* start = memory ? reinterpret_cast<float*>(memory) + used : nullptr;
@@ -110,13 +110,13 @@ void pack_keys(const Segment& segment, int64_t head_dim, int64_t begin, int64_t 
 }
 
 template <class T>
-void pack_values(const Segment& segment, int64_t head_dim, int64_t begin, int64_t n,
+void pack_values(const Segment& segment, const AttentionShape& shape, int64_t begin, int64_t n,
                  float* packed) {
   const hn::CappedTag<float, HWY_MIN(8, kPanelCols)> d;
   const T* rows[kBlockRows];
-  list_rows(segment.v, segment.index, head_dim, begin, n, n, rows);
+  list_rows(segment.v, segment.index, shape.head_dim, begin, n, n, rows);
   for (int64_t row = 0; row < n; ++row) {
-    for (int64_t dim = 0; dim < head_dim; dim += lanes_of<decltype(d)>()) {
+    for (int64_t dim = 0; dim < shape.n_value(); dim += lanes_of<decltype(d)>()) {
       float* to = packed + (dim / kPanelCols * kBlockRows + row) * kPanelCols + dim % kPanelCols;
       hn::Store(load_row(d, rows[row] + dim), d, to);
     }
@@ -190,10 +190,10 @@ void pack_block(const AttentionShape& shape, const Segment& segment, int64_t beg
     unpack_block<4>(shape, segment, begin, n, with_values, scratch);
   } else if (shape.row_type == RowType::kF32) {
     pack_keys<float>(segment, shape.head_dim, begin, n, scratch.k);
-    if (with_values) pack_values<float>(segment, shape.head_dim, begin, n, scratch.v);
+    if (with_values) pack_values<float>(segment, shape, begin, n, scratch.v);
   } else {
     pack_keys<uint16_t>(segment, shape.head_dim, begin, n, scratch.k);
-    if (with_values) pack_values<uint16_t>(segment, shape.head_dim, begin, n, scratch.v);
+    if (with_values) pack_values<uint16_t>(segment, shape, begin, n, scratch.v);
   }
 }
 
@@ -276,7 +276,7 @@ struct VisibleRows {
 void attend_segment(const AttentionShape& shape, int64_t n_tokens, const Segment& segment,
                     const VisibleRows& visible, bool with_values, const TileScratch& scratch) {
   const int64_t n_queries = n_tokens * shape.group;
-  const int64_t n_dim_panels = round_up(shape.head_dim, kPanelCols) / kPanelCols;
+  const int64_t n_dim_panels = round_up(shape.n_value(), kPanelCols) / kPanelCols;
   const auto token_of = [&](int64_t m) { return std::min(m, n_queries - 1) / shape.group; };
   const auto rows_seen = [&](int64_t m) { return visible.end(token_of(m)); };
   constexpr int64_t kStripQueries = kStripPanels * kPanelQueries;
@@ -318,12 +318,12 @@ void write_lse(int64_t n_queries, const TileScratch& scratch, float* lse) {
 
 void write_outputs(const AttentionShape& shape, int64_t n_tokens, const TileScratch& scratch,
                    float* out, int64_t out_token_stride) {
-  const int64_t n_dim_panels = round_up(shape.head_dim, kPanelCols) / kPanelCols;
+  const int64_t n_dim_panels = round_up(shape.n_value(), kPanelCols) / kPanelCols;
   for (int64_t m = 0; m < n_tokens * shape.group; ++m) {
     const float sum = scratch.sum[m];
     const float scale = sum > 0 ? 1.0f / sum : 0.0f;
-    float* to = out + m / shape.group * out_token_stride + m % shape.group * shape.head_dim;
-    for (int64_t dim = 0; dim < shape.head_dim; ++dim) {
+    float* to = out + m / shape.group * out_token_stride + m % shape.group * shape.n_value();
+    for (int64_t dim = 0; dim < shape.n_value(); ++dim) {
       const int64_t panel = m / kPanelQueries * n_dim_panels + dim / kPanelCols;
       to[dim] =
           scale *
@@ -345,9 +345,9 @@ void attend_tile(const AttentionShape& shape, const Queries& q, const TileSegmen
   std::fill_n(scratch.max, n_panels * kPanelQueries, kMinusInfinity);
   std::fill_n(scratch.sum, n_panels * kPanelQueries, 0.0f);
   if (out) {
-    const int64_t padded_dim = round_up(shape.head_dim, kPanelCols);
+    const int64_t padded_dim = round_up(shape.n_value(), kPanelCols);
     std::fill_n(scratch.out, n_panels * kPanelQueries * padded_dim, 0.0f);
-    // Columns beyond head_dim are multiplied too: stale bits there could be slow subnormals.
+    // Columns beyond the values are multiplied too: stale bits there could be slow subnormals.
     std::fill_n(scratch.v, kBlockRows * padded_dim, 0.0f);
   }
   const int n_segments = static_cast<int>(over.segments.size());

@@ -3,9 +3,9 @@
 namespace ctxzip {
 namespace {
 
-constexpr const Architecture* kArchitectures[] = {&kLlamaArchitecture,  &kQwen2Architecture,
-                                                  &kQwen3Architecture,  &kQwen3MoeArchitecture,
-                                                  &kGemma3Architecture, &kSmolLm3Architecture};
+constexpr const Architecture* kArchitectures[] = {
+    &kLlamaArchitecture,  &kQwen2Architecture,   &kQwen3Architecture,    &kQwen3MoeArchitecture,
+    &kGemma3Architecture, &kSmolLm3Architecture, &kDeepseek2Architecture};
 
 }  // namespace
 

@@ -40,6 +40,7 @@ const Architecture* find_architecture(const std::string& name);
 // "llama, qwen2"
 std::string architecture_names();
 
+extern const Architecture kDeepseek2Architecture;
 extern const Architecture kGemma3Architecture;
 extern const Architecture kLlamaArchitecture;
 extern const Architecture kQwen2Architecture;

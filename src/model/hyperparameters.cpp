@@ -8,6 +8,12 @@
 namespace ctxzip {
 namespace {
 
+constexpr int64_t kMaxExperts = 4096;
+// Values of expert_gating_func, as libllama numbers them.
+constexpr int64_t kNoGating = 0;
+constexpr int64_t kSoftmaxGating = 1;
+constexpr int64_t kSigmoidGating = 2;
+
 float positive(const GgufFile& file, const std::string& key, double otherwise) {
   const double value = file.find_float(key).value_or(otherwise);
   if (!(value > 0)) {
@@ -47,16 +53,6 @@ void read_rope_scaling(const GgufFile& file, const std::string& prefix, Hyperpar
   if (rope.scaling != "none") rope.scale = 1 / static_cast<float>(factor);
 }
 
-void read_rope(const GgufFile& file, const std::string& prefix, Hyperparameters& hp) {
-  hp.rope.base = positive(file, prefix + "rope.freq_base", 10000);
-  read_rope_scaling(file, prefix, hp);
-  const int64_t n_rot = file.find_int(prefix + "rope.dimension_count").value_or(hp.head_dim);
-  if (n_rot != hp.head_dim) {
-    fail(ErrorKind::kUnsupported, "{}: rope over {} of {} head dimensions is not supported",
-         file.path(), n_rot, hp.head_dim);
-  }
-}
-
 }  // namespace
 
 Hyperparameters read_hyperparameters(const GgufFile& file) {
@@ -66,12 +62,21 @@ Hyperparameters read_hyperparameters(const GgufFile& file) {
   hp.n_layer = file.require_int(prefix + "block_count", 1, 4096);
   hp.n_embd = file.require_int(prefix + "embedding_length", 1, 1 << 20);
   hp.n_head = file.require_int(prefix + "attention.head_count", 1, 4096);
-  hp.n_kv_head = file.find_int(prefix + "attention.head_count_kv").value_or(hp.n_head);
   hp.n_ff = file.require_int(prefix + "feed_forward_length", 1, 1 << 22);
   hp.n_ctx_train = file.require_int(prefix + "context_length", 1, int64_t{1} << 31);
   hp.norm_epsilon =
       static_cast<float>(file.require_float(prefix + "attention.layer_norm_rms_epsilon"));
+  hp.layers = LayerMap::all_global(hp.n_layer);
+  hp.rope.base = positive(file, prefix + "rope.freq_base", 10000);
+  read_rope_scaling(file, prefix, hp);
+  return hp;
+}
 
+void read_plain_heads(const GgufFile& file, Hyperparameters& hp) {
+  const std::string prefix = hp.architecture + ".";
+  if (hp.n_kv_head == 0) {
+    hp.n_kv_head = file.find_int(prefix + "attention.head_count_kv").value_or(hp.n_head);
+  }
   if (hp.n_kv_head < 1 || hp.n_head % hp.n_kv_head != 0 || hp.group() > kMaxGroup) {
     fail(ErrorKind::kUnsupported, "{}: {} query heads over {} KV heads are not supported",
          file.path(), hp.n_head, hp.n_kv_head);
@@ -82,17 +87,74 @@ Hyperparameters read_hyperparameters(const GgufFile& file) {
   }
   hp.head_dim = file.find_int(prefix + "attention.key_length").value_or(hp.n_embd / hp.n_head);
   const int64_t value_dim = file.find_int(prefix + "attention.value_length").value_or(hp.head_dim);
-  if (hp.head_dim < 8 || hp.head_dim > kMaxHeadDim || hp.head_dim % 8 != 0 ||
+  if (hp.head_dim < 8 || hp.head_dim > kMaxQuantisedDim || hp.head_dim % 8 != 0 ||
       value_dim != hp.head_dim) {
     fail(ErrorKind::kUnsupported,
          "{}: head dimensions {} (keys) and {} (values) are not supported; equal multiples of 8 up "
          "to {} are",
-         file.path(), hp.head_dim, value_dim, kMaxHeadDim);
+         file.path(), hp.head_dim, value_dim, kMaxQuantisedDim);
   }
   hp.attention_scale = 1 / std::sqrt(static_cast<float>(hp.head_dim));
-  hp.layers = LayerMap::all_global(hp.n_layer);
-  read_rope(file, prefix, hp);
-  return hp;
+  const int64_t n_rot = file.find_int(prefix + "rope.dimension_count").value_or(hp.head_dim);
+  if (n_rot != hp.head_dim) {
+    fail(ErrorKind::kUnsupported, "{}: rope over {} of {} head dimensions is not supported",
+         file.path(), n_rot, hp.head_dim);
+  }
+}
+
+int64_t read_hybrid_layers(const GgufFile& file, Hyperparameters& hp) {
+  const std::string key = hp.architecture + ".attention.head_count_kv";
+  const std::vector<int64_t> heads = file.find_ints(key);
+  if (static_cast<int64_t>(heads.size()) < hp.n_layer) {
+    fail(ErrorKind::kUnsupported,
+         "{}: metadata '{}' has {} entries for {} layers, expected one each", file.path(), key,
+         heads.size(), hp.n_layer);
+  }
+  std::string kinds(static_cast<size_t>(hp.n_layer), static_cast<char>(LayerKind::kRecurrent));
+  int64_t n_kv_head = 0;
+  for (size_t layer = 0; layer < kinds.size(); ++layer) {
+    if (heads[layer] == 0) continue;
+    kinds[layer] = static_cast<char>(LayerKind::kGlobal);
+    if (n_kv_head != 0 && heads[layer] != n_kv_head) {
+      fail(ErrorKind::kUnsupported,
+           "{}: layers of {} and of {} KV heads are not supported together", file.path(), n_kv_head,
+           heads[layer]);
+    }
+    n_kv_head = heads[layer];
+  }
+  if (n_kv_head == 0) {
+    fail(ErrorKind::kUnsupported,
+         "{}: all of its {} layers are recurrent: there is nothing to evict", file.path(),
+         hp.n_layer);
+  }
+  hp.layers = LayerMap(kinds, 0);
+  return n_kv_head;
+}
+
+void read_experts(const GgufFile& file, int64_t n_ff_default, Hyperparameters& hp) {
+  const std::string prefix = hp.architecture + ".";
+  ExpertSettings& experts = hp.experts;
+  experts.n_expert = file.require_int(prefix + "expert_count", 1, kMaxExperts);
+  experts.n_used = file.require_int(prefix + "expert_used_count", 1, experts.n_expert);
+  experts.n_ff = file.find_int(prefix + "expert_feed_forward_length").value_or(n_ff_default);
+  experts.n_leading_dense = file.find_int(prefix + "leading_dense_block_count").value_or(0);
+  experts.weight_scale =
+      static_cast<float>(file.find_float(prefix + "expert_weights_scale").value_or(0));
+  if (experts.n_ff < 1) {
+    fail(ErrorKind::kCorruptFile, "{}: experts with a feed-forward length of {}", file.path(),
+         experts.n_ff);
+  }
+  int64_t gating = file.find_int(prefix + "expert_gating_func").value_or(kNoGating);
+  if (gating == kNoGating) gating = kSoftmaxGating;
+  if (gating != kSoftmaxGating && gating != kSigmoidGating) {
+    fail(ErrorKind::kUnsupported,
+         "{}: expert gating function {} is not supported ({} softmax, {} sigmoid are)", file.path(),
+         gating, kSoftmaxGating, kSigmoidGating);
+  }
+  experts.sigmoid = gating == kSigmoidGating;
+  if (file.find_int(prefix + "expert_group_count").value_or(0) > 1) {
+    fail(ErrorKind::kUnsupported, "{}: grouped experts are not supported", file.path());
+  }
 }
 
 void refuse_experts(const GgufFile& file, const Hyperparameters& hp) {

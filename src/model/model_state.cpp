@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <map>
 
+#include "cache/kv_shape.h"
 #include "core/fail.h"
 #include "core/hash.h"
-#include "kernels/row_type.h"
 
 namespace ctxzip {
 namespace {
@@ -95,8 +95,9 @@ ModelInfo describe(const detail::ModelState& model) {
     info.n_parameters += tensor.ne[0] * tensor.ne[1] * tensor.ne[2] * tensor.ne[3];
   }
   info.file_bytes = static_cast<int64_t>(model.file.bytes().size());
-  const int64_t row_in_layer =
-      hp.n_kv_head * 2 * static_cast<int64_t>(row_bytes(RowType::kF16, hp.head_dim));
+  const KvShape rows = {
+      .n_kv_head = hp.n_kv_head, .head_dim = hp.head_dim, .value_in_key = hp.latent.content > 0};
+  const int64_t row_in_layer = hp.n_kv_head * static_cast<int64_t>(rows.pair_size());
   info.kv_bytes_per_token = hp.layers.n_global() * row_in_layer;
   info.kv_bytes_window = hp.layers.n_local() * hp.layers.window_rows() * row_in_layer;
   info.has_chat_template = model.tokenizer.has_chat_template();

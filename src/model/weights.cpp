@@ -36,7 +36,8 @@ void check_tensor(const GgufFile& file, const WeightSpec& spec, const TensorInfo
          spec.ne[1], spec.ne[2]);
   }
   // Norms and biases enter element-wise operations, which take f32 only.
-  const bool type_ok = spec.ne[1] == 1 ? info.type == GGML_TYPE_F32 : can_multiply(info.type);
+  const bool type_ok =
+      spec.plain || spec.ne[1] == 1 ? info.type == GGML_TYPE_F32 : can_multiply(info.type);
   if (!type_ok) {
     fail(ErrorKind::kUnsupported, "{}: tensor '{}' has type {}, which is not supported there",
          file.path(), info.name, ggml_type_name(info.type));

@@ -22,6 +22,7 @@ struct WeightSpec {
   bool required = true;
   bool multiplied = false;  // the left side of a matrix product: may be repacked
   std::string source = {};  // the tensor's name in the file where it differs (tied embeddings)
+  bool plain = false;       // f32 only, as all vectors: it enters element-wise operations
 };
 
 // The left side of a product in both of its forms.

@@ -47,7 +47,7 @@ int64_t longest_prompt(const RepeatPrompts& prompts);
 struct FullRows {
   const LayerMap& layers;
   const DenseCache& global;
-  const ZippedRows& window;  // local layers: the rows before the pass
+  const FrozenLayers& window;  // what local and recurrent layers hold before the pass
   int64_t n_prefix = 0;
 };
 

@@ -167,7 +167,7 @@ TEST_P(Masked, EqualsEvicted) {
   const auto question = random_tokens(33, model.info().n_vocab, 11);
   const KeepSet random = select_pairs(zipper.scores(Method::kRandom), 900, Allocation::kGlobal);
   for (const KeepSet& kept : {ragged(shape.n_layer, shape.n_kv_head, n_context), random}) {
-    OracleAttention oracle(zipper.full_rows(), &kept, model.state()->hp.attention_scale);
+    OracleAttention oracle(zipper.full_rows(), &kept, attention_setup(*model.state()).shape);
     GraphRunner runner(*model.state());
     std::vector<int32_t> rows(question.size());
     std::iota(rows.begin(), rows.end(), 0);

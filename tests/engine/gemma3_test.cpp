@@ -91,7 +91,7 @@ TEST(Gemma3, MaskedEqualsEvicted) {
   const auto question = sample_tokens(model, 24);
   std::vector<int32_t> rows(question.size());
   for (size_t at = 0; at < rows.size(); ++at) rows[at] = static_cast<int32_t>(at);
-  OracleAttention oracle(zipper.full_rows(), &kept, model.state()->hp.attention_scale);
+  OracleAttention oracle(zipper.full_rows(), &kept, attention_setup(*model.state()).shape);
   GraphRunner runner(*model.state());
   const auto masked = runner.run({question, 700, rows}, oracle, 0, {});
   const std::vector<float> expected(masked.begin(), masked.end());

@@ -70,6 +70,13 @@ std::function<void(gguf_context*)> rope_scaling(std::string architecture, const 
   };
 }
 
+std::function<void(gguf_context*)> deepseek_yarn() {
+  return [](gguf_context* gguf) {
+    rope_scaling("deepseek2", "yarn", 4)(gguf);
+    gguf_set_val_f32(gguf, "deepseek2.rope.scaling.yarn_log_multiplier", 0.0707f);
+  };
+}
+
 const std::vector<Variant>& variants() {
   static const std::vector<Variant> all = {
       {"llama", {}},
@@ -88,6 +95,12 @@ const std::vector<Variant>& variants() {
       {"gemma3",
        {.architecture = "gemma3", .n_layer = 6, .tied = true, .window = 64, .spread = 2.2f}},
       {"gemma3_all_global", {.architecture = "gemma3", .head_dim = 32}},
+      {"deepseek2", {.architecture = "deepseek2"}},
+      {"deepseek2_q_rank", {.architecture = "deepseek2", .q_rank = 40, .sigmoid_experts = true}},
+      {"deepseek2_yarn", {.architecture = "deepseek2", .edit = deepseek_yarn()}},
+      {"deepseek2_linear",
+       {.architecture = "deepseek2", .edit = rope_scaling("deepseek2", "linear", 4)}},
+      {"deepseek2_dense", {.architecture = "deepseek2", .n_leading_dense = 3}},
       {"gemma3_ends_local", {.architecture = "gemma3", .n_layer = 5, .head_dim = 32, .window = 32}},
   };
   return all;

@@ -63,7 +63,7 @@ Scores run_golden_passes(const Model& model, const Golden& golden, ReconAttentio
   }
   Scores scores = start_scores(shape.n_layer, shape.n_kv_head, n_context);
   DenseCache own(one_layer_shape(state), 4096);
-  const ZippedRows no_window;
+  const FrozenLayers no_window;
   const int64_t chunk = golden.json["chunk"];
   int64_t begin = 0;
   for (const auto& input : golden.json["inputs"]) {

@@ -106,7 +106,8 @@ Sample make_sample(const SampleOptions& options) {
   const DenseCache window = store(layers.n_local(), std::min(n_rows, layers.window() + 2));
   sample.rows = {.layers = layers,
                  .global = compact(full, options.n_prefix, std::move(kept), options.row_type),
-                 .local = freeze_window(window, layers, n_rows)};
+                 .local = freeze_window(window, layers, n_rows),
+                 .states = {}};
   return sample;
 }
 

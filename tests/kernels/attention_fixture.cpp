@@ -28,7 +28,7 @@ std::vector<ExactRow> exact_rows(const StoredRows& rows, const Segment& segment)
 void AttentionTest::expect_tile(const std::vector<float>& q, int64_t n_tokens,
                                 const TileSegments& over,
                                 const std::vector<std::vector<ExactRow>>& rows) {
-  const int64_t out_stride = shape_.group * shape_.head_dim + 5;
+  const int64_t out_stride = shape_.group * shape_.n_value() + 5;
   GuardedFloats out(static_cast<size_t>((n_tokens - 1) * out_stride + out_stride - 5));
   GuardedFloats lse(static_cast<size_t>(n_tokens * shape_.group));
   GuardedFloats lse_alone(lse.size());
@@ -62,8 +62,8 @@ void AttentionTest::expect_tile(const std::vector<float>& q, int64_t n_tokens,
       const ExactHead exact_lse =
           exact_attention(query, shape_.head_dim, double{shape_.scale}, lse_rows);
       const double tolerance = score_tolerance(exact) * (exact.max_abs_v + 1e-30) + output_slack_;
-      const float* result = out.data() + token * out_stride + head * shape_.head_dim;
-      for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
+      const float* result = out.data() + token * out_stride + head * shape_.n_value();
+      for (int64_t dim = 0; dim < shape_.n_value(); ++dim) {
         ASSERT_NEAR(result[dim], exact.out[static_cast<size_t>(dim)], tolerance)
             << "token " << token << " head " << head << " dim " << dim;
       }
@@ -80,7 +80,8 @@ void AttentionTest::expect_tile(const std::vector<float>& q, int64_t n_tokens,
 
 void AttentionTest::expect_block(const float* q, const Segment& segment, int64_t begin, int64_t end,
                                  const std::vector<ExactRow>& rows) {
-  const int64_t head_floats = shape_.head_dim + 2;
+  const int64_t n_value = shape_.n_value();
+  const int64_t head_floats = n_value + 2;
   GuardedFloats partial(static_cast<size_t>(shape_.group * head_floats));
   kernels().attend_block(shape_, q, segment, begin, end, partial.data());
   EXPECT_TRUE(partial.guards_intact());
@@ -92,13 +93,13 @@ void AttentionTest::expect_block(const float* q, const Segment& segment, int64_t
     const double tolerance =
         (score_tolerance(exact) * (exact.max_abs_v + 1e-30) + output_slack_) * exact.sum;
     if (range.empty()) {
-      ASSERT_EQ(result[shape_.head_dim], kMinusInfinity);
-      ASSERT_EQ(result[shape_.head_dim + 1], 0);
+      ASSERT_EQ(result[n_value], kMinusInfinity);
+      ASSERT_EQ(result[n_value + 1], 0);
     } else {
-      ASSERT_NEAR(result[shape_.head_dim], exact.max, score_tolerance(exact));
-      ASSERT_NEAR(result[shape_.head_dim + 1], exact.sum, score_tolerance(exact) * exact.sum);
+      ASSERT_NEAR(result[n_value], exact.max, score_tolerance(exact));
+      ASSERT_NEAR(result[n_value + 1], exact.sum, score_tolerance(exact) * exact.sum);
     }
-    for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
+    for (int64_t dim = 0; dim < n_value; ++dim) {
       ASSERT_NEAR(result[dim], exact.out[static_cast<size_t>(dim)] * exact.sum, tolerance)
           << "head " << head << " dim " << dim;
     }
@@ -108,7 +109,8 @@ void AttentionTest::expect_block(const float* q, const Segment& segment, int64_t
 std::string test_name(const ::testing::TestParamInfo<AttentionTest::ParamType>& param) {
   const auto [implementation, type, shape] = param.param;
   return implementations()[implementation].name + "_" + std::string(row_type_name(type)) + "_d" +
-         std::to_string(std::get<0>(shape)) + "_g" + std::to_string(std::get<1>(shape));
+         std::to_string(std::get<0>(shape)) + "_g" + std::to_string(std::get<1>(shape)) +
+         (std::get<2>(shape) > 0 ? "_v" + std::to_string(std::get<2>(shape)) : "");
 }
 
 }  // namespace ctxzip::testing

@@ -18,7 +18,7 @@ constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // ref computes in double and rounds results, partials and maxima to float once or twice.
 constexpr double kRefRoundings = 4;
-// tuned sums up to 256 products in float32 with up to 8 independent partial sums (error of a score:
+// tuned sums up to 576 products in float32 with up to 8 independent partial sums (error of a score:
 // about 32 half-ulps of its largest partial sum), then loses 2 ulp in exp.
 constexpr double kTunedRoundings = 48;
 
@@ -31,13 +31,15 @@ struct Implementation {
 // ref, and tuned for every instruction set of this CPU.
 const std::vector<Implementation>& implementations();
 
-// head_dim, group
-using Shape = std::tuple<int, int>;
+// head_dim, group, value_dim
+using Shape = std::tuple<int, int, int>;
 // Dimensions: smallest, narrower and wider than vectors, not a multiple of 16, the usual ones.
 // Groups: one part, two parts, several.
-inline const std::vector<Shape> kShapes = {{8, 1},   {16, 2},  {24, 3},  {64, 1},  {64, 3},
-                                           {64, 7},  {72, 13}, {80, 5},  {128, 4}, {128, 6},
-                                           {128, 8}, {256, 4}, {256, 64}};
+inline const std::vector<Shape> kShapes = {
+    {8, 1, 0},  {16, 2, 0},  {24, 3, 0},  {64, 1, 0},  {64, 3, 0},  {64, 7, 0},  {72, 13, 0},
+    {80, 5, 0}, {128, 4, 0}, {128, 6, 0}, {128, 8, 0}, {256, 4, 0}, {256, 64, 0}};
+// Latent attention: values are the first part of a row.
+inline const std::vector<Shape> kLatentShapes = {{40, 4, 32}, {72, 5, 24}, {576, 9, 512}};
 
 class AttentionTest : public ::testing::TestWithParam<std::tuple<size_t, RowType, Shape>> {
  protected:
@@ -47,11 +49,12 @@ class AttentionTest : public ::testing::TestWithParam<std::tuple<size_t, RowType
     shape_ = {.row_type = type,
               .head_dim = std::get<0>(shape),
               .group = std::get<1>(shape),
-              .scale = 1 / std::sqrt(static_cast<float>(std::get<0>(shape)))};
+              .scale = 1 / std::sqrt(static_cast<float>(std::get<0>(shape))),
+              .value_dim = std::get<2>(shape)};
   }
 
   const AttentionKernels& kernels() const { return *implementation_.kernels; }
-  bool big_group() const { return shape_.group > 16; }
+  bool big_group() const { return shape_.group > 16 || shape_.head_dim > 256; }
 
   StoredRows random_rows(int64_t n, double k_scale = 1) {
     StoredRows rows(shape_.row_type, shape_.head_dim, n);

@@ -45,13 +45,13 @@ TEST_P(AttentionTest, MergedBlocksMatchTheWholeSegment) {
   const std::vector<float> q = random_queries(1);
   const Segment segment = rows.segment(n);
   const std::vector<int64_t> cuts = {0, 0, 1, 130, 130, n - 7, n};  // some blocks are empty
-  const size_t block_floats = static_cast<size_t>(shape_.group * (shape_.head_dim + 2));
+  const size_t block_floats = static_cast<size_t>(shape_.group * (shape_.n_value() + 2));
   std::vector<float> partials((cuts.size() - 1) * block_floats);
   for (size_t block = 0; block + 1 < cuts.size(); ++block) {
     kernels().attend_block(shape_, q.data() + 1, segment, cuts[block], cuts[block + 1],
                            partials.data() + block * block_floats);
   }
-  GuardedFloats out(static_cast<size_t>(shape_.group * shape_.head_dim));
+  GuardedFloats out(static_cast<size_t>(shape_.group * shape_.n_value()));
   const auto stride = static_cast<int64_t>(block_floats);
   kernels().merge_blocks(shape_, partials.data(), stride, static_cast<int64_t>(cuts.size()) - 1,
                          out.data());
@@ -59,8 +59,8 @@ TEST_P(AttentionTest, MergedBlocksMatchTheWholeSegment) {
   for (int64_t head = 0; head < shape_.group; ++head) {
     const ExactHead exact = exact_attention(q.data() + 1 + head * shape_.head_dim, shape_.head_dim,
                                             double{shape_.scale}, exact_rows(rows, segment));
-    for (int64_t dim = 0; dim < shape_.head_dim; ++dim) {
-      ASSERT_NEAR(out[static_cast<size_t>(head * shape_.head_dim + dim)],
+    for (int64_t dim = 0; dim < shape_.n_value(); ++dim) {
+      ASSERT_NEAR(out[static_cast<size_t>(head * shape_.n_value() + dim)],
                   exact.out[static_cast<size_t>(dim)], score_tolerance(exact) * exact.max_abs_v);
     }
   }
@@ -159,12 +159,12 @@ TEST_P(AttentionTest, InfinitelyLowScoresGiveNoNaN) {
   }
   const std::vector<float> q(static_cast<size_t>(token_stride()) + 1, 1e38f);
   const Segment segment = rows.segment(20);
-  GuardedFloats partial(static_cast<size_t>(shape_.group * (shape_.head_dim + 2)));
-  GuardedFloats out(static_cast<size_t>(shape_.group * shape_.head_dim));
+  GuardedFloats partial(static_cast<size_t>(shape_.group * (shape_.n_value() + 2)));
+  GuardedFloats out(static_cast<size_t>(shape_.group * shape_.n_value()));
   GuardedScratch scratch(kernels().scratch_bytes(shape_));
   kernels().attend_block(shape_, q.data() + 1, segment, 0, 20, partial.data());
   kernels().attend_tile(shape_, {q.data() + 1, 1, token_stride()}, {.segments = {&segment, 1}},
-                        out.data(), shape_.group * shape_.head_dim, nullptr, scratch.data());
+                        out.data(), shape_.group * shape_.n_value(), nullptr, scratch.data());
   for (size_t at = 0; at < partial.size(); ++at) ASSERT_FALSE(std::isnan(partial[at])) << at;
   for (size_t at = 0; at < out.size(); ++at) ASSERT_FALSE(std::isnan(out[at])) << at;
 }
@@ -248,13 +248,13 @@ TEST_P(AttentionTest, ResultsDoNotDependOnAddresses) {
     std::copy(q.begin(), q.end(), moved_q.data());
     const Queries queries = {moved_q.data(), n_tokens, token_stride()};
     GuardedScratch scratch(kernels().scratch_bytes(shape_), misalign);
-    GuardedFloats partial(static_cast<size_t>(shape_.group * (shape_.head_dim + 2)), misalign);
-    GuardedFloats out(static_cast<size_t>(n_tokens * shape_.group * shape_.head_dim), misalign);
+    GuardedFloats partial(static_cast<size_t>(shape_.group * (shape_.n_value() + 2)), misalign);
+    GuardedFloats out(static_cast<size_t>(n_tokens * shape_.group * shape_.n_value()), misalign);
     GuardedFloats lse(static_cast<size_t>(n_tokens * shape_.group), misalign);
     std::vector<float> best(static_cast<size_t>(n), kMinusInfinity);
     kernels().attend_block(shape_, moved_q.data(), segment, 0, n, partial.data());
     kernels().attend_tile(shape_, queries, {{&segment, 1}, 0, 77, 1}, out.data(),
-                          shape_.group * shape_.head_dim, lse.data(), scratch.data());
+                          shape_.group * shape_.n_value(), lse.data(), scratch.data());
     kernels().column_max(shape_, queries, lse.data(), segment, 0, n, best.data(), scratch.data());
     for (const GuardedFloats* values : {&partial, &out, &lse}) {
       best.insert(best.end(), values->data(), values->data() + values->size());
@@ -270,6 +270,12 @@ INSTANTIATE_TEST_SUITE_P(Kernels, AttentionTest,
                          ::testing::Combine(::testing::Range(size_t{0}, implementations().size()),
                                             ::testing::Values(RowType::kF32, RowType::kF16),
                                             ::testing::ValuesIn(kShapes)),
+                         test_name);
+
+INSTANTIATE_TEST_SUITE_P(Latent, AttentionTest,
+                         ::testing::Combine(::testing::Range(size_t{0}, implementations().size()),
+                                            ::testing::Values(RowType::kF32, RowType::kF16),
+                                            ::testing::ValuesIn(kLatentShapes)),
                          test_name);
 
 TEST(AttentionKernelsTest, AreFoundByName) {

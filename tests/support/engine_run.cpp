@@ -12,8 +12,9 @@ TailRun::TailRun(const Model& model, const SegmentTable& past, int64_t first_pos
                  int64_t capacity)
     : model_(model),
       first_position_(first_position),
+      start_(past.states() != nullptr ? *past.states() : first_states(*model.state())),
       tail_(model.state()->hp.layers, global_shape(*model.state()), local_shape(*model.state()),
-            capacity),
+            start_, capacity),
       attention_(attention_setup(*model.state()), past, static_cast<int>(past.size()), nullptr),
       runner_(*model.state()) {}
 
@@ -25,7 +26,8 @@ std::vector<float> TailRun::feed(std::span<const Token> tokens, int64_t batch) {
     std::iota(rows.begin(), rows.end(), 0);
     const int64_t first = tail_.n_rows();
     const AppendTarget target = {.global = {&tail_.global(), first},
-                                 .local = {&tail_.local(), first}};
+                                 .local = {&tail_.local(), first},
+                                 .states = {&tail_.states().now(), &tail_.states().next()}};
     attention_.set_targets({&target, 1});
     const auto part = runner_.run({tokens.first(n), first_position_ + tail_.n_rows(), rows},
                                   attention_, attention_.own_row_capacity(), {});

@@ -30,6 +30,7 @@ class TailRun {
  private:
   Model model_;
   int64_t first_position_;
+  RecurrentStates start_;
   Tail tail_;
   CacheAttention attention_;
   GraphRunner runner_;

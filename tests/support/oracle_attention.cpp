@@ -7,10 +7,11 @@
 
 namespace ctxzip::test {
 
-OracleAttention::OracleAttention(const FullRows& past, const KeepSet* kept, float scale)
+OracleAttention::OracleAttention(const FullRows& past, const KeepSet* kept,
+                                 const AttentionShape& shape)
     : past_(past),
       kept_(kept),
-      scale_(scale),
+      shape_(shape),
       leaves_(
           ggml_init({.mem_size = size_t{256} << 20, .mem_buffer = nullptr, .no_alloc = false})) {
   CHECK(past.global.shape().row_type == RowType::kF32);
@@ -18,8 +19,15 @@ OracleAttention::OracleAttention(const FullRows& past, const KeepSet* kept, floa
 
 Segment OracleAttention::past_rows(int64_t layer, int64_t kv_head) const {
   const int64_t index = past_.layers.index(layer);
-  if (past_.layers.is_local(layer)) return past_.window.segment(index, kv_head);
+  if (past_.layers.is_local(layer)) return past_.window.window.segment(index, kv_head);
   return past_.global.segment(index, kv_head, 0, past_.global.n_rows());
+}
+
+ggml_tensor* OracleAttention::state_before(ggml_context*, int64_t layer) {
+  const RecurrentStates& states = past_.window.states;
+  ggml_tensor* tensor = ggml_new_tensor_1d(leaves_.get(), GGML_TYPE_F32, states.size);
+  std::memcpy(tensor->data, states.layer(past_.layers.index(layer)), ggml_nbytes(tensor));
+  return tensor;
 }
 
 ggml_tensor* OracleAttention::leaf(const void* rows, int64_t n_rows) const {
@@ -57,6 +65,7 @@ ggml_tensor* OracleAttention::attend(ggml_context* context, ggml_cgraph*, int64_
                                      bool output_unused) {
   CHECK(!output_unused);
   const int64_t dim = q->ne[0];
+  const int64_t n_value = shape_.n_value();
   const int64_t n_tokens = q->ne[2];
   const int64_t n_kv_head = k->ne[1];
   const int64_t group = q->ne[1] / n_kv_head;
@@ -68,23 +77,24 @@ ggml_tensor* OracleAttention::attend(ggml_context* context, ggml_cgraph*, int64_
   ggml_tensor* out = nullptr;  // (n_head, n_tokens, dim)
   for (int64_t kv_head = 0; kv_head < n_kv_head; ++kv_head) {
     ggml_tensor* keys = head_rows(k, kv_head);
-    ggml_tensor* values = head_rows(v, kv_head);
+    ggml_tensor* values = v == nullptr ? keys : head_rows(v, kv_head);
     const Segment past = past_rows(layer, kv_head);
     if (past.n_rows > 0) {
       keys = ggml_concat(context, leaf(past.k, past.n_rows), keys, 1);
       values = ggml_concat(context, leaf(past.v, past.n_rows), values, 1);
     }
+    values = ggml_view_2d(context, values, n_value, values->ne[1], values->nb[1], 0);
     ggml_tensor* queries = ggml_view_3d(context, q, dim, group, n_tokens, q->nb[1], q->nb[2],
                                         static_cast<size_t>(kv_head * group) * q->nb[1]);
     queries = ggml_cont(context, ggml_permute(context, queries, 0, 2, 1, 3));
     ggml_tensor* weights = ggml_soft_max_ext(context, ggml_mul_mat(context, keys, queries),
-                                             mask(layer, kv_head, n_tokens), scale_, 0);
+                                             mask(layer, kv_head, n_tokens), shape_.scale, 0);
     ggml_tensor* attended =
         ggml_mul_mat(context, ggml_cont(context, ggml_transpose(context, values)), weights);
     out = out == nullptr ? attended : ggml_concat(context, out, attended, 2);
   }
   out = ggml_cont(context, ggml_permute(context, out, 0, 2, 1, 3));
-  return ggml_reshape_2d(context, out, dim * n_kv_head * group, n_tokens);
+  return ggml_reshape_2d(context, out, n_value * n_kv_head * group, n_tokens);
 }
 
 }  // namespace ctxzip::test

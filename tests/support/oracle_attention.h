@@ -17,10 +17,13 @@ class OracleAttention final : public AttentionSeam {
  public:
   // Masks the context rows outside `kept` (null: none), and in local layers what is beyond the
   // window.
-  OracleAttention(const FullRows& past, const KeepSet* kept, float scale);
+  OracleAttention(const FullRows& past, const KeepSet* kept, const AttentionShape& shape);
 
   ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
                       ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
+  ggml_tensor* state_before(ggml_context* context, int64_t layer) override;
+  void keep_state(ggml_context*, ggml_cgraph*, int64_t,
+                  std::initializer_list<ggml_tensor*>) override {}
 
  private:
   Segment past_rows(int64_t layer, int64_t kv_head) const;
@@ -29,7 +32,7 @@ class OracleAttention final : public AttentionSeam {
 
   FullRows past_;
   const KeepSet* kept_;
-  float scale_;
+  AttentionShape shape_;
   ggml_context_ptr leaves_;
 };
 

@@ -4,6 +4,7 @@
 #include <gguf.h>
 #include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <random>
@@ -42,8 +43,14 @@ class Writer {
   }
 
   void vector(const std::string& name, int64_t n, float mean, float deviation) {
-    ggml_tensor* tensor = ggml_new_tensor_1d(context_.get(), GGML_TYPE_F32, n);
-    const std::vector<float> values = normal(n, mean, deviation);
+    floats(name, {n, 1, 1}, mean, deviation);
+  }
+
+  // f32 whatever the type of matrices; dimensions from inner to outer.
+  void floats(const std::string& name, std::array<int64_t, 3> ne, float mean, float deviation) {
+    const int n_dims = ne[2] > 1 ? 3 : ne[1] > 1 ? 2 : 1;
+    ggml_tensor* tensor = ggml_new_tensor(context_.get(), GGML_TYPE_F32, n_dims, ne.data());
+    const std::vector<float> values = normal(ne[0] * ne[1] * ne[2], mean, deviation);
     std::copy(values.begin(), values.end(), static_cast<float*>(tensor->data));
     add(name, tensor);
   }
@@ -68,6 +75,73 @@ class Writer {
   ggml_context_ptr context_;
 };
 
+bool is_latent(const TinyModel& model) {
+  return model.architecture == "deepseek2" || model.architecture == "kimi-linear";
+}
+bool is_granite(const TinyModel& model) { return model.architecture == "granitehybrid"; }
+bool is_hybrid(const TinyModel& model) {
+  return model.architecture == "kimi-linear" || is_granite(model);
+}
+
+int64_t n_layer_of(const TinyModel& model) {
+  return is_hybrid(model) ? static_cast<int64_t>(model.kinds.size()) : model.n_layer;
+}
+
+constexpr int64_t kTaps = 4;
+constexpr int64_t kDeltaDim = 16;
+// Mamba2
+constexpr int64_t kSpaceHeads = 8;
+constexpr int64_t kSpaceGroups = 2;
+constexpr int64_t kSpaceState = 24;
+
+void write_latent_metadata(const TinyModel& model, gguf_context* gguf) {
+  const std::string prefix = model.architecture + ".";
+  const auto number = [&](const char* key, int64_t value) {
+    gguf_set_val_u32(gguf, (prefix + key).c_str(), static_cast<uint32_t>(value));
+  };
+  number("attention.kv_lora_rank", model.latent);
+  number("attention.key_length", model.latent + model.branch);
+  number("attention.value_length", model.latent);
+  number("attention.key_length_mla", model.key_dim);
+  number("attention.value_length_mla", model.value_dim);
+  number("attention.q_lora_rank", model.q_rank);
+  number("rope.dimension_count", model.branch);
+  number("leading_dense_block_count", model.n_leading_dense);
+  number("expert_count", model.n_expert);
+  number("expert_used_count", model.n_expert == 0 ? 0 : model.n_expert_used);
+  number("expert_feed_forward_length", model.n_ff / 2);
+  number("expert_shared_count", 1);
+  number("expert_gating_func", model.sigmoid_experts ? 2 : 1);
+  gguf_set_val_f32(gguf, (prefix + "expert_weights_scale").c_str(), 1.5f);
+  gguf_set_val_bool(gguf, (prefix + "expert_weights_norm").c_str(), model.sigmoid_experts);
+  number("kda.head_dim", kDeltaDim);
+  number("ssm.conv_kernel", kTaps);
+}
+
+void write_granite_metadata(const TinyModel& model, gguf_context* gguf) {
+  const std::string prefix = model.architecture + ".";
+  const auto number = [&](const char* key, int64_t value) {
+    gguf_set_val_u32(gguf, (prefix + key).c_str(), static_cast<uint32_t>(value));
+  };
+  const auto scale = [&](const char* key, float value) {
+    gguf_set_val_f32(gguf, (prefix + key).c_str(), value);
+  };
+  number("ssm.conv_kernel", kTaps);
+  number("ssm.inner_size", 2 * model.n_embd);
+  number("ssm.state_size", kSpaceState);
+  number("ssm.time_step_rank", kSpaceHeads);
+  number("ssm.group_count", kSpaceGroups);
+  scale("embedding_scale", 1.5f);
+  scale("residual_scale", 0.7f);
+  scale("attention.scale", 0.3f);
+  scale("logit_scale", 1.3f);
+  gguf_set_val_bool(gguf, (prefix + "rope.scaling.finetuned").c_str(), model.rotary);
+  if (model.n_expert == 0) return;
+  number("expert_count", model.n_expert);
+  number("expert_used_count", model.n_expert_used);
+  number("expert_shared_feed_forward_length", model.n_ff / 4);
+}
+
 void write_metadata(const TinyModel& model, gguf_context* gguf) {
   const std::string prefix = model.architecture + ".";
   const auto number = [&](const char* key, int64_t value) {
@@ -76,11 +150,20 @@ void write_metadata(const TinyModel& model, gguf_context* gguf) {
   gguf_set_val_str(gguf, "general.architecture", model.architecture.c_str());
   gguf_set_val_str(gguf, "general.name", ("tiny " + model.architecture).c_str());
   gguf_set_val_str(gguf, "tokenizer.ggml.model", "none");
-  number("block_count", model.n_layer);
+  number("block_count", n_layer_of(model));
   number("embedding_length", model.n_embd);
   number("feed_forward_length", model.n_ff);
   number("attention.head_count", model.n_head);
-  number("attention.head_count_kv", model.n_kv_head);
+  if (is_hybrid(model)) {
+    std::vector<int32_t> heads;
+    const int64_t n_kv_head = is_granite(model) ? model.n_kv_head : 1;
+    for (const char kind : model.kinds)
+      heads.push_back(kind == 'r' ? 0 : static_cast<int32_t>(n_kv_head));
+    gguf_set_arr_data(gguf, (prefix + "attention.head_count_kv").c_str(), GGUF_TYPE_INT32,
+                      heads.data(), heads.size());
+  } else {
+    number("attention.head_count_kv", is_latent(model) ? 1 : model.n_kv_head);
+  }
   number("context_length", model.n_ctx_train);
   number("vocab_size", model.n_vocab);
   gguf_set_val_f32(gguf, (prefix + "attention.layer_norm_rms_epsilon").c_str(), 1e-5f);
@@ -94,6 +177,8 @@ void write_metadata(const TinyModel& model, gguf_context* gguf) {
     number("expert_used_count", model.n_expert_used);
     number("expert_feed_forward_length", model.n_ff / 2);
   }
+  if (is_latent(model)) write_latent_metadata(model, gguf);
+  if (is_granite(model)) write_granite_metadata(model, gguf);
   if (model.window > 0) {
     number("attention.sliding_window", model.window);
     number("attention.sliding_window_pattern", model.pattern);
@@ -105,31 +190,95 @@ int64_t head_dim_of(const TinyModel& model) {
   return model.head_dim > 0 ? model.head_dim : model.n_embd / model.n_head;
 }
 
-void write_feed_forward(const TinyModel& model, Writer& writer, const std::string& prefix) {
-  if (model.architecture == "qwen3moe") {
-    const int64_t n_ff = model.n_ff / 2;
-    writer.matrix(prefix + "ffn_gate_inp.weight", model.n_embd, model.n_expert);
-    writer.matrix(prefix + "ffn_gate_exps.weight", model.n_embd, n_ff, 1, model.n_expert);
-    writer.matrix(prefix + "ffn_up_exps.weight", model.n_embd, n_ff, 1, model.n_expert);
-    writer.matrix(prefix + "ffn_down_exps.weight", n_ff, model.n_embd, 1, model.n_expert);
-    return;
-  }
-  writer.matrix(prefix + "ffn_gate.weight", model.n_embd, model.n_ff);
-  writer.matrix(prefix + "ffn_up.weight", model.n_embd, model.n_ff);
-  writer.matrix(prefix + "ffn_down.weight", model.n_ff, model.n_embd);
-  if (!model.biases) return;
-  writer.vector(prefix + "ffn_gate.bias", model.n_ff, 0, 0.5f);
-  writer.vector(prefix + "ffn_up.bias", model.n_ff, 0, 0.5f);
-  writer.vector(prefix + "ffn_down.bias", model.n_embd, 0, 0.5f);
+void write_experts(const TinyModel& model, Writer& writer, const std::string& prefix,
+                   int64_t n_ff) {
+  writer.matrix(prefix + "ffn_gate_inp.weight", model.n_embd, model.n_expert);
+  writer.matrix(prefix + "ffn_gate_exps.weight", model.n_embd, n_ff, 1, model.n_expert);
+  writer.matrix(prefix + "ffn_up_exps.weight", model.n_embd, n_ff, 1, model.n_expert);
+  writer.matrix(prefix + "ffn_down_exps.weight", n_ff, model.n_embd, 1, model.n_expert);
 }
 
-void write_layer(const TinyModel& model, Writer& writer, int64_t layer) {
+void write_dense(const TinyModel& model, Writer& writer, const std::string& prefix,
+                 const std::string& suffix, int64_t n_ff) {
+  writer.matrix(prefix + "ffn_gate" + suffix + ".weight", model.n_embd, n_ff);
+  writer.matrix(prefix + "ffn_up" + suffix + ".weight", model.n_embd, n_ff);
+  writer.matrix(prefix + "ffn_down" + suffix + ".weight", n_ff, model.n_embd);
+}
+
+void write_feed_forward(const TinyModel& model, Writer& writer, const std::string& prefix,
+                        int64_t layer) {
+  if (model.architecture == "qwen3moe") {
+    write_experts(model, writer, prefix, model.n_ff / 2);
+  } else if (is_latent(model) && model.n_expert > 0 && layer >= model.n_leading_dense) {
+    write_experts(model, writer, prefix, model.n_ff / 2);
+    write_dense(model, writer, prefix, "_shexp", model.n_ff / 2);
+    if (model.sigmoid_experts || is_hybrid(model)) {
+      writer.vector(prefix + "exp_probs_b.bias", model.n_expert, 0, 0.2f);
+    }
+  } else if (is_granite(model) && model.n_expert > 0) {
+    write_experts(model, writer, prefix, model.n_ff);
+    write_dense(model, writer, prefix, "_shexp", model.n_ff / 4);
+  } else {
+    write_dense(model, writer, prefix, "", model.n_ff);
+    if (!model.biases) return;
+    writer.vector(prefix + "ffn_gate.bias", model.n_ff, 0, 0.5f);
+    writer.vector(prefix + "ffn_up.bias", model.n_ff, 0, 0.5f);
+    writer.vector(prefix + "ffn_down.bias", model.n_embd, 0, 0.5f);
+  }
+}
+
+void write_latent_attention(const TinyModel& model, Writer& writer, const std::string& prefix) {
+  const int64_t n_q = model.n_head * model.key_dim;
+  if (model.q_rank > 0) {
+    writer.matrix(prefix + "attn_q_a.weight", model.n_embd, model.q_rank);
+    writer.vector(prefix + "attn_q_a_norm.weight", model.q_rank, 1, 0.1f);
+    writer.matrix(prefix + "attn_q_b.weight", model.q_rank, n_q);
+  } else {
+    writer.matrix(prefix + "attn_q.weight", model.n_embd, n_q);
+  }
+  writer.matrix(prefix + "attn_kv_a_mqa.weight", model.n_embd, model.latent + model.branch);
+  writer.vector(prefix + "attn_kv_a_norm.weight", model.latent, 1, 0.1f);
+  writer.matrix(prefix + "attn_k_b.weight", model.key_dim - model.branch, model.latent, 1,
+                model.n_head);
+  writer.matrix(prefix + "attn_v_b.weight", model.latent, model.value_dim, 1, model.n_head);
+  writer.matrix(prefix + "attn_output.weight", model.n_head * model.value_dim, model.n_embd);
+}
+
+void write_delta_attention(const TinyModel& model, Writer& writer, const std::string& prefix) {
+  const int64_t n_inner = model.n_head * kDeltaDim;
+  for (const std::string part : {"q", "k", "v"}) {
+    writer.matrix(prefix + "attn_" + part + ".weight", model.n_embd, n_inner);
+    writer.floats(prefix + "ssm_conv1d_" + part + ".weight", {kTaps, 1, n_inner}, 0, 0.5f);
+  }
+  writer.matrix(prefix + "ssm_f_a.weight", model.n_embd, kDeltaDim);
+  writer.matrix(prefix + "ssm_f_b.weight", kDeltaDim, n_inner);
+  writer.matrix(prefix + "ssm_beta.weight", model.n_embd, model.n_head);
+  writer.floats(prefix + "ssm_a", {1, model.n_head, 1}, -0.4f, 0.08f);
+  writer.vector(prefix + "ssm_dt.bias", n_inner, -1, 0.5f);
+  writer.matrix(prefix + "ssm_g_a.weight", model.n_embd, kDeltaDim);
+  writer.matrix(prefix + "ssm_g_b.weight", kDeltaDim, n_inner);
+  writer.vector(prefix + "ssm_norm.weight", kDeltaDim, 1, 0.1f);
+  writer.matrix(prefix + "attn_output.weight", n_inner, model.n_embd);
+}
+
+void write_state_space(const TinyModel& model, Writer& writer, const std::string& prefix) {
+  const int64_t n_inner = 2 * model.n_embd;
+  const int64_t n_conv = n_inner + 2 * kSpaceGroups * kSpaceState;
+  writer.matrix(prefix + "ssm_in.weight", model.n_embd, n_inner + n_conv + kSpaceHeads);
+  writer.floats(prefix + "ssm_conv1d.weight", {kTaps, n_conv, 1}, 0, 0.5f);
+  writer.vector(prefix + "ssm_conv1d.bias", n_conv, 0, 0.3f);
+  writer.vector(prefix + "ssm_dt.bias", kSpaceHeads, -2, 0.5f);
+  writer.floats(prefix + "ssm_a", {1, kSpaceHeads, 1}, -0.5f, 0.1f);
+  writer.floats(prefix + "ssm_d", {1, kSpaceHeads, 1}, 1, 0.2f);
+  writer.floats(prefix + "ssm_norm.weight", {n_inner / kSpaceGroups, kSpaceGroups, 1}, 1, 0.1f);
+  writer.matrix(prefix + "ssm_out.weight", n_inner, model.n_embd);
+}
+
+void write_plain_attention(const TinyModel& model, Writer& writer, const std::string& prefix) {
   const bool gemma = model.architecture == "gemma3";
   const int64_t head_dim = head_dim_of(model);
   const int64_t n_q = head_dim * model.n_head;
   const int64_t n_kv = head_dim * model.n_kv_head;
-  const std::string prefix = "blk." + std::to_string(layer) + ".";
-  writer.vector(prefix + "attn_norm.weight", model.n_embd, 1, 0.1f);
   writer.matrix(prefix + "attn_q.weight", model.n_embd, n_q);
   writer.matrix(prefix + "attn_k.weight", model.n_embd, n_kv);
   writer.matrix(prefix + "attn_v.weight", model.n_embd, n_kv);
@@ -148,8 +297,23 @@ void write_layer(const TinyModel& model, Writer& writer, int64_t layer) {
     writer.vector(prefix + "post_attention_norm.weight", model.n_embd, 1, 0.2f);
     writer.vector(prefix + "post_ffw_norm.weight", model.n_embd, 1, 0.2f);
   }
+}
+
+void write_layer(const TinyModel& model, Writer& writer, int64_t layer) {
+  const std::string prefix = "blk." + std::to_string(layer) + ".";
+  const bool recurrent = is_hybrid(model) && model.kinds[static_cast<size_t>(layer)] == 'r';
+  writer.vector(prefix + "attn_norm.weight", model.n_embd, 1, 0.1f);
+  if (recurrent && is_granite(model)) {
+    write_state_space(model, writer, prefix);
+  } else if (recurrent) {
+    write_delta_attention(model, writer, prefix);
+  } else if (is_latent(model)) {
+    write_latent_attention(model, writer, prefix);
+  } else {
+    write_plain_attention(model, writer, prefix);
+  }
   writer.vector(prefix + "ffn_norm.weight", model.n_embd, 1, 0.1f);
-  write_feed_forward(model, writer, prefix);
+  write_feed_forward(model, writer, prefix, layer);
 }
 
 }  // namespace
@@ -163,7 +327,7 @@ void write_tiny_model(const TinyModel& model, const std::string& path) {
   writer.vector("output_norm.weight", model.n_embd, 1, 0.1f);
   if (!model.tied) writer.matrix("output.weight", model.n_embd, model.n_vocab, 2.5f);
   if (model.rope_factors) writer.vector("rope_freqs.weight", head_dim_of(model) / 2, 2, 0.3f);
-  for (int64_t layer = 0; layer < model.n_layer; ++layer) write_layer(model, writer, layer);
+  for (int64_t layer = 0; layer < n_layer_of(model); ++layer) write_layer(model, writer, layer);
   if (model.edit) model.edit(writer.gguf());
   CHECK(gguf_write_to_file(writer.gguf(), path.c_str(), false));
 }

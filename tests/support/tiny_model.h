@@ -27,8 +27,19 @@ struct TinyModel {
   bool rope_factors = false;  // a rope_freqs tensor as Llama 3.1 has it
   int64_t window = 0;         // gemma3: of the local layers; 0: all layers are global
   int64_t pattern = 3;        // gemma3: every so many layers one is global
-  int64_t n_expert = 4;       // qwen3moe
+  // qwen3moe, and the architectures below: 0 for dense feed-forwards there.
+  int64_t n_expert = 4;
   int64_t n_expert_used = 2;
+  // deepseek2, kimi-linear
+  int64_t n_leading_dense = 1;
+  int64_t latent = 32;
+  int64_t branch = 8;
+  int64_t key_dim = 24;  // of a query head, branch included
+  int64_t value_dim = 16;
+  int64_t q_rank = 0;
+  bool sigmoid_experts = false;
+  std::string kinds = "rgrg";  // kimi-linear, granitehybrid: LayerKind letters
+  bool rotary = false;         // granitehybrid
   uint32_t seed = 1;
   // Larger: more peaked attention and logits.
   float spread = 1.6f;
@@ -38,7 +49,7 @@ struct TinyModel {
 };
 
 // The architecture's own extras are there: biases of qwen2, norms of qwen3 and gemma3, experts of
-// qwen3moe.
+// qwen3moe, recurrent layers of kimi-linear and granitehybrid (they set n_layer).
 // Writes the file (tokenizer "none": token ids only).
 void write_tiny_model(const TinyModel& model, const std::string& path);
 

@@ -1,64 +1,14 @@
 #include "model/arch/blocks.h"
 
-#include <cmath>
-
 #include "model/product.h"
 
 namespace ctxzip::arch {
 namespace {
 
-ggml_tensor* rotate(const GraphScope& scope, ggml_tensor* rows, int64_t layer,
-                    ggml_tensor* positions, ggml_tensor* factors) {
-  const Hyperparameters& hp = scope.hp;
-  const RopeSettings& rope = hp.rope;
-  const bool local = hp.layers.is_local(layer);
-  constexpr float kBetaFast = 32;
-  constexpr float kBetaSlow = 1;
-  return ggml_rope_ext(scope.context, rows, positions, factors, static_cast<int>(hp.head_dim),
-                       rope.type, static_cast<int>(rope.original_context),
-                       local ? rope.base_local : rope.base, local ? 1.0f : rope.scale,
-                       rope.extrapolation, rope.attention_factor, kBetaFast, kBetaSlow);
-}
-
-struct Qkv {
-  ggml_tensor* q;  // (n_tokens, n_head, head_dim), rotated
-  ggml_tensor* k;  // (n_tokens, n_kv_head, head_dim), rotated
-  ggml_tensor* v;  // (n_tokens, n_kv_head, head_dim)
-};
-
-Qkv project_qkv(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* x, int64_t layer,
-                ggml_tensor* positions, ggml_tensor* factors) {
-  const Hyperparameters& hp = scope.hp;
-  const auto heads = [&](const char* stem, int64_t n_head) {
-    return ggml_reshape_3d(scope.context, linear(scope, x, layer_name(layer, stem)), hp.head_dim,
-                           n_head, x->ne[1]);
-  };
-  Qkv qkv = {.q = heads("attn_q", hp.n_head),
-             .k = heads("attn_k", hp.n_kv_head),
-             .v = heads("attn_v", hp.n_kv_head)};
-  if (style.head_norm) {
-    qkv.q = rms_norm(scope, qkv.q, layer_name(layer, "attn_q_norm.weight"));
-    qkv.k = rms_norm(scope, qkv.k, layer_name(layer, "attn_k_norm.weight"));
-  }
-  if (style.no_rope_step > 0 && (layer + 1) % style.no_rope_step == 0) return qkv;
-  qkv.q = rotate(scope, qkv.q, layer, positions, factors);
-  qkv.k = rotate(scope, qkv.k, layer, positions, factors);
-  return qkv;
-}
-
-// down(act(gate x) * up x)
-ggml_tensor* gated_ffn(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* x,
-                       int64_t layer) {
-  ggml_tensor* gate = linear(scope, x, layer_name(layer, "ffn_gate"));
-  ggml_tensor* up = linear(scope, x, layer_name(layer, "ffn_up"));
-  ggml_tensor* product = style.gelu ? ggml_geglu_split(scope.context, gate, up)
-                                    : ggml_swiglu_split(scope.context, gate, up);
-  return linear(scope, product, layer_name(layer, "ffn_down"));
-}
-
 ggml_tensor* logits_of(const GraphScope& scope, ggml_tensor* x) {
   ggml_context* context = scope.context;
   ggml_tensor* logits = linear(scope, rms_norm(scope, x, "output_norm.weight"), "output");
+  if (scope.hp.logit_scale != 1) logits = ggml_scale(context, logits, scope.hp.logit_scale);
   const float cap = scope.hp.logit_softcap;
   if (cap > 0) {
     logits = ggml_scale(context, logits, 1 / cap);
@@ -66,6 +16,16 @@ ggml_tensor* logits_of(const GraphScope& scope, ggml_tensor* x) {
   }
   ggml_build_forward_expand(scope.graph, logits);
   return logits;
+}
+
+bool has_experts(const Hyperparameters& hp, int64_t layer) {
+  return hp.experts.n_expert > 0 && layer >= hp.experts.n_leading_dense;
+}
+
+ggml_tensor* add_to_residual(const GraphScope& scope, ggml_tensor* added, ggml_tensor* x) {
+  const float scale = scope.hp.residual_scale;
+  if (scale != 1) added = ggml_scale(scope.context, added, scale);
+  return ggml_add(scope.context, added, x);
 }
 
 }  // namespace
@@ -85,47 +45,85 @@ ggml_tensor* linear(const GraphScope& scope, ggml_tensor* x, const std::string& 
   return bias != nullptr ? ggml_add(scope.context, y, bias) : y;
 }
 
+ggml_tensor* rotate(const GraphScope& scope, ggml_tensor* rows, int64_t n_rot, int64_t layer,
+                    ggml_tensor* positions, ggml_tensor* factors) {
+  const Hyperparameters& hp = scope.hp;
+  const RopeSettings& rope = hp.rope;
+  const bool local = hp.layers.is_local(layer);
+  constexpr float kBetaFast = 32;
+  constexpr float kBetaSlow = 1;
+  return ggml_rope_ext(scope.context, rows, positions, factors, static_cast<int>(n_rot), rope.type,
+                       static_cast<int>(rope.original_context), local ? rope.base_local : rope.base,
+                       local ? 1.0f : rope.scale, rope.extrapolation, rope.attention_factor,
+                       kBetaFast, kBetaSlow);
+}
+
+ggml_tensor* gated_ffn(const GraphScope& scope, ggml_tensor* x, int64_t layer, const char* suffix,
+                       bool gelu) {
+  const auto stem = [&](const char* name) { return layer_name(layer, name) + suffix; };
+  ggml_tensor* gate = linear(scope, x, stem("ffn_gate"));
+  ggml_tensor* up = linear(scope, x, stem("ffn_up"));
+  ggml_tensor* product =
+      gelu ? ggml_geglu_split(scope.context, gate, up) : ggml_swiglu_split(scope.context, gate, up);
+  return linear(scope, product, stem("ffn_down"));
+}
+
+void LayerWeights::vector(const char* name, int64_t n, bool required) {
+  specs_.push_back({layer_name(layer_, name), {n, 1, 1}, required});
+}
+
+void LayerWeights::matrix(const char* stem, int64_t n_in, int64_t n_out) {
+  const std::string name = layer_name(layer_, stem);
+  specs_.push_back({name + ".weight", {n_in, n_out, 1}, true, true});
+  specs_.push_back({name + ".bias", {n_out, 1, 1}, false});
+}
+
+void LayerWeights::experts(const char* name, int64_t n_in, int64_t n_out, int64_t n_expert) {
+  specs_.push_back({layer_name(layer_, name), {n_in, n_out, n_expert}, true, true});
+}
+
+void LayerWeights::tensor(const char* name, std::array<int64_t, 3> ne, bool plain) {
+  WeightSpec spec = {layer_name(layer_, name), ne};
+  spec.plain = plain;
+  specs_.push_back(std::move(spec));
+}
+
 ggml_tensor* build_decoder(const GraphScope& scope, const DecoderStyle& style,
                            const GraphInputs& inputs, AttentionSeam& seam) {
   const Hyperparameters& hp = scope.hp;
   ggml_context* context = scope.context;
-  ggml_tensor* factors = style.rope_factors ? scope.weights.get("rope_freqs.weight") : nullptr;
   ggml_tensor* x = ggml_get_rows(context, scope.weights.get("token_embd.weight"), inputs.tokens);
-  if (style.embedding_scale) {
-    x = ggml_scale(context, x, std::sqrt(static_cast<float>(hp.n_embd)));
-  }
+  if (hp.embedding_scale != 1) x = ggml_scale(context, x, hp.embedding_scale);
   for (int64_t layer = 0; layer < hp.n_layer; ++layer) {
     const bool last = layer == hp.n_layer - 1;
-    const Qkv qkv =
-        project_qkv(scope, style, rms_norm(scope, x, layer_name(layer, "attn_norm.weight")), layer,
-                    inputs.positions, factors);
-    ggml_tensor* attended = seam.attend(context, scope.graph, layer, qkv.q, qkv.k, qkv.v,
-                                        last && inputs.output_rows == nullptr);
-    if (attended == nullptr) return nullptr;
+    const Mixer& mixer = style.mixer_of(hp, layer);
+    const LayerScope layer_scope = {scope, style, inputs,
+                                    seam,  layer, last && inputs.output_rows == nullptr};
+    ggml_tensor* mixed =
+        mixer.build(layer_scope, rms_norm(scope, x, layer_name(layer, "attn_norm.weight")));
+    if (mixed == nullptr) return nullptr;
     if (last) {
-      attended = ggml_get_rows(context, attended, inputs.output_rows);
+      mixed = ggml_get_rows(context, mixed, inputs.output_rows);
       x = ggml_get_rows(context, x, inputs.output_rows);
     }
-    ggml_tensor* added = linear(scope, attended, layer_name(layer, "attn_output"));
+    ggml_tensor* added = linear(scope, mixed, layer_name(layer, mixer.output));
     if (style.post_norm) {
       added = rms_norm(scope, added, layer_name(layer, "post_attention_norm.weight"));
     }
-    x = ggml_add(context, added, x);
+    x = add_to_residual(scope, added, x);
     ggml_tensor* normed = rms_norm(scope, x, layer_name(layer, "ffn_norm.weight"));
-    added = hp.experts.n_expert > 0 ? expert_ffn(scope, normed, layer)
-                                    : gated_ffn(scope, style, normed, layer);
+    added = has_experts(hp, layer) ? expert_ffn(scope, normed, layer)
+                                   : gated_ffn(scope, normed, layer, "", style.gelu);
     if (style.post_norm) {
       added = rms_norm(scope, added, layer_name(layer, "post_ffw_norm.weight"));
     }
-    x = ggml_add(context, added, x);
+    x = add_to_residual(scope, added, x);
   }
   return logits_of(scope, x);
 }
 
 std::vector<WeightSpec> decoder_weights(const GgufFile& file, const Hyperparameters& hp,
                                         const DecoderStyle& style) {
-  const int64_t n_q = hp.n_head * hp.head_dim;
-  const int64_t n_kv = hp.n_kv_head * hp.head_dim;
   const bool tied = file.find_tensor("output.weight") == nullptr;
   const std::string output_source = tied ? "token_embd.weight" : "output.weight";
   std::vector<WeightSpec> specs = {
@@ -136,35 +134,21 @@ std::vector<WeightSpec> decoder_weights(const GgufFile& file, const Hyperparamet
   };
   if (style.rope_factors) specs.push_back({"rope_freqs.weight", {hp.head_dim / 2, 1, 1}, false});
   for (int64_t layer = 0; layer < hp.n_layer; ++layer) {
-    const auto vector = [&](const char* name, bool required, int64_t n) {
-      specs.push_back({layer_name(layer, name), {n, 1, 1}, required});
-    };
-    const auto matrix = [&](const std::string& stem, int64_t n_in, int64_t n_out) {
-      specs.push_back(
-          {layer_name(layer, (stem + ".weight").c_str()), {n_in, n_out, 1}, true, true});
-      vector((stem + ".bias").c_str(), false, n_out);
-    };
-    vector("attn_norm.weight", true, hp.n_embd);
-    vector("ffn_norm.weight", true, hp.n_embd);
-    matrix("attn_q", hp.n_embd, n_q);
-    matrix("attn_k", hp.n_embd, n_kv);
-    matrix("attn_v", hp.n_embd, n_kv);
-    matrix("attn_output", n_q, hp.n_embd);
-    if (style.head_norm) {
-      vector("attn_q_norm.weight", true, hp.head_dim);
-      vector("attn_k_norm.weight", true, hp.head_dim);
-    }
+    LayerWeights weights(specs, layer);
+    weights.vector("attn_norm.weight", hp.n_embd);
+    weights.vector("ffn_norm.weight", hp.n_embd);
+    style.mixer_of(hp, layer).add_weights(hp, style, weights);
     if (style.post_norm) {
-      vector("post_attention_norm.weight", true, hp.n_embd);
-      vector("post_ffw_norm.weight", true, hp.n_embd);
+      weights.vector("post_attention_norm.weight", hp.n_embd);
+      weights.vector("post_ffw_norm.weight", hp.n_embd);
     }
-    if (hp.experts.n_expert > 0) {
-      add_expert_weights(hp, layer, specs);
+    if (has_experts(hp, layer)) {
+      add_expert_weights(hp, weights);
       continue;
     }
-    matrix("ffn_gate", hp.n_embd, hp.n_ff);
-    matrix("ffn_up", hp.n_embd, hp.n_ff);
-    matrix("ffn_down", hp.n_ff, hp.n_embd);
+    weights.matrix("ffn_gate", hp.n_embd, hp.n_ff);
+    weights.matrix("ffn_up", hp.n_embd, hp.n_ff);
+    weights.matrix("ffn_down", hp.n_ff, hp.n_embd);
   }
   return specs;
 }

@@ -6,8 +6,7 @@
 namespace ctxzip {
 namespace {
 
-constexpr arch::DecoderStyle kStyle = {
-    .head_norm = true, .post_norm = true, .gelu = true, .embedding_scale = true};
+constexpr arch::DecoderStyle kStyle = {.head_norm = true, .post_norm = true, .gelu = true};
 constexpr int64_t kUsualPattern = 6;  // five local layers, then a global one
 constexpr int64_t kLayersOf27B = 62;  // the one size that scales attention by its embedding
 
@@ -34,7 +33,9 @@ std::string layer_kinds(const GgufFile& file, const Hyperparameters& hp) {
 
 void complete(const GgufFile& file, Hyperparameters& hp) {
   const std::string prefix = hp.architecture + ".";
+  read_plain_heads(file, hp);
   refuse_experts(file, hp);
+  hp.embedding_scale = std::sqrt(static_cast<float>(hp.n_embd));
   hp.rope.type = GGML_ROPE_TYPE_NEOX;
   hp.logit_softcap =
       static_cast<float>(file.find_float(prefix + "final_logit_softcapping").value_or(0));
