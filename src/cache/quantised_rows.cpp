@@ -121,22 +121,4 @@ void quantise_values(const QuantisedLayout& layout, const DenseRows& rows, std::
   }
 }
 
-void dequantise_keys(const QuantisedLayout& layout, const std::byte* keys, int64_t n_rows,
-                     float* out) {
-  for (int64_t row = 0; row < n_rows; ++row) {
-    for (int64_t channel = 0; channel < layout.head_dim; ++channel) {
-      *out++ = static_cast<float>(key_value(layout, keys, row, channel));
-    }
-  }
-}
-
-void dequantise_values(const QuantisedLayout& layout, const std::byte* values, int64_t n_rows,
-                       float* out) {
-  for (int64_t row = 0; row < n_rows; ++row) {
-    for (int64_t channel = 0; channel < layout.head_dim; ++channel) {
-      *out++ = static_cast<float>(value_value(layout, values, row, channel));
-    }
-  }
-}
-
 }  // namespace ctxzip

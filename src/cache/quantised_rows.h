@@ -1,4 +1,4 @@
-// Rows of one head to 8-bit and 4-bit codes and back (layout: kernels/quantised_layout.h).
+// Rows of one head to 8-bit and 4-bit codes (layout: kernels/quantised_layout.h).
 //
 // The bytes are a function of the values alone: every step is a single IEEE operation. An element
 // is within half a scale of its source, plus f16's rounding of scale and min. Infinities and values
@@ -22,11 +22,5 @@ struct DenseRows {
 // Write layout.key_bytes(n_rows) and layout.value_bytes(n_rows) bytes.
 void quantise_keys(const QuantisedLayout& layout, const DenseRows& rows, std::byte* out);
 void quantise_values(const QuantisedLayout& layout, const DenseRows& rows, std::byte* out);
-
-// out (n_rows, head_dim), rounded to float.
-void dequantise_keys(const QuantisedLayout& layout, const std::byte* keys, int64_t n_rows,
-                     float* out);
-void dequantise_values(const QuantisedLayout& layout, const std::byte* values, int64_t n_rows,
-                       float* out);
 
 }  // namespace ctxzip

@@ -32,15 +32,26 @@ Stored values_of(const QuantisedLayout& layout, const DenseRows& rows) {
   return bytes;
 }
 
+// (n_rows, head_dim), rounded to float.
 std::vector<float> keys_back(const QuantisedLayout& layout, const DenseRows& rows) {
-  std::vector<float> out(static_cast<size_t>(rows.n_rows * layout.head_dim));
-  dequantise_keys(layout, keys_of(layout, rows).data(), rows.n_rows, out.data());
+  const Stored keys = keys_of(layout, rows);
+  std::vector<float> out;
+  for (int64_t row = 0; row < rows.n_rows; ++row) {
+    for (int64_t channel = 0; channel < layout.head_dim; ++channel) {
+      out.push_back(static_cast<float>(key_value(layout, keys.data(), row, channel)));
+    }
+  }
   return out;
 }
 
 std::vector<float> values_back(const QuantisedLayout& layout, const DenseRows& rows) {
-  std::vector<float> out(static_cast<size_t>(rows.n_rows * layout.head_dim));
-  dequantise_values(layout, values_of(layout, rows).data(), rows.n_rows, out.data());
+  const Stored values = values_of(layout, rows);
+  std::vector<float> out;
+  for (int64_t row = 0; row < rows.n_rows; ++row) {
+    for (int64_t channel = 0; channel < layout.head_dim; ++channel) {
+      out.push_back(static_cast<float>(value_value(layout, values.data(), row, channel)));
+    }
+  }
   return out;
 }
 
