@@ -17,7 +17,7 @@ LlamaPeer::LlamaPeer(const std::string& path, const LlamaPeerOptions& options) {
   params.n_threads = params.n_threads_batch = options.n_threads;
   params.flash_attn_type =
       options.flash_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-  params.type_k = params.type_v = options.f32_cache ? GGML_TYPE_F32 : GGML_TYPE_F16;
+  params.type_k = params.type_v = options.cache_type;
   context_.reset(llama_init_from_model(model_.get(), params));
   if (!context_) {
     fail(ErrorKind::kOutOfMemory, "{}: libllama has no memory for {} tokens", path, options.n_ctx);

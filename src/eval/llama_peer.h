@@ -12,7 +12,7 @@
 namespace ctxzip::eval {
 
 struct LlamaPeerOptions {
-  bool f32_cache = true;  // false: f16
+  ggml_type cache_type = GGML_TYPE_F32;  // of K and V
   int n_threads = 2;
   int64_t n_ctx = 4096;
   bool flash_attention = false;

@@ -191,7 +191,7 @@ std::optional<PeerRow> LengthRun::measure_rounds(SpeedReport& report, bool with_
   if (with_peer) {
     say("llama.cpp's prefill");
     peer = std::make_unique<LlamaPeer>(
-        model_.info().path, LlamaPeerOptions{.f32_cache = false,
+        model_.info().path, LlamaPeerOptions{.cache_type = GGML_TYPE_F16,
                                              .n_threads = model_.state()->options.n_threads,
                                              .n_ctx = n_tokens_ + 2 * options_.decode_tokens + 2,
                                              .flash_attention = true});

@@ -57,8 +57,8 @@ TEST(Gemma3, CloseToLibllamaOver1500Tokens) {
   const std::string path = model_path(kGemma3);
   const Model model = Model::load(path, {.n_threads = 2});
   const std::vector<Token> tokens = sample_tokens(model, kTokens);
-  Libllama plain(path, {.f32_cache = false});
-  Libllama flash(path, {.f32_cache = false, .flash_attention = true});
+  Libllama plain(path, {.cache_type = GGML_TYPE_F16});
+  Libllama flash(path, {.cache_type = GGML_TYPE_F16, .flash_attention = true});
   const SegmentTable nothing = segment_table(*model.state());
   TailRun ours(model, nothing, 0);
   double kl = 0;

@@ -34,7 +34,7 @@ LogitDifference against_libllama(const std::string& path, bool f32_rows, int64_t
   const auto tokens = random_tokens(n_prefill + kDecodeTokens, n_vocab, 7);
   const std::span<const Token> all(tokens);
   const auto n_prompt = static_cast<size_t>(n_prefill);
-  Libllama oracle(path, {.f32_cache = f32_rows});
+  Libllama oracle(path, {.cache_type = f32_rows ? GGML_TYPE_F32 : GGML_TYPE_F16});
   std::vector<float> expected = oracle.feed(all.first(n_prompt), batch);
   const auto expected_decode = oracle.feed(all.subspan(n_prompt), 1);
   expected.insert(expected.end(), expected_decode.begin(), expected_decode.end());
@@ -174,9 +174,9 @@ struct Noise {
 };
 
 Noise measure_noise(const std::string& path, std::span<const Token> tokens) {
-  const std::vector<float> plain = Libllama(path, {.f32_cache = false}).feed(tokens, 512);
+  const std::vector<float> plain = Libllama(path, {.cache_type = GGML_TYPE_F16}).feed(tokens, 512);
   const std::vector<float> flash =
-      Libllama(path, {.f32_cache = false, .flash_attention = true}).feed(tokens, 512);
+      Libllama(path, {.cache_type = GGML_TYPE_F16, .flash_attention = true}).feed(tokens, 512);
   const Model model = Model::load(path, {.n_threads = 2});
   const SegmentTable nothing = segment_table(*model.state());
   const std::vector<float> ours = TailRun(model, nothing, 0).feed(tokens, 512);

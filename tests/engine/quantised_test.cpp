@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
@@ -9,6 +10,7 @@
 #include "ctxzip/session.h"
 #include "engine/stream_zip.h"
 #include "engine/zipper.h"
+#include "eval/llama_peer.h"
 #include "select/select.h"
 #include "support/engine_run.h"
 #include "support/logits.h"
@@ -165,6 +167,65 @@ TEST(QuantisedSmolLm2, LosesLittleAndIsSmall) {
                 *context.report().delta_nll, *context.report().delta_nll_probe);
     EXPECT_LE(*context.report().delta_nll, bound);
   }
+}
+
+// Nats per token of tokens[first..] under logits (n_tokens, n_vocab) of tokens[first - 1..].
+double mean_nll(std::span<const float> logits, std::span<const Token> tokens, int64_t n_vocab) {
+  double nats = 0;
+  for (size_t at = 0; at < tokens.size(); ++at) {
+    const auto row =
+        logits.subspan(at * static_cast<size_t>(n_vocab), static_cast<size_t>(n_vocab));
+    const double max = *std::max_element(row.begin(), row.end());
+    double sum = 0;
+    for (const float logit : row) sum += std::exp(static_cast<double>(logit) - max);
+    nats += max + std::log(sum) - static_cast<double>(row[static_cast<size_t>(tokens[at])]);
+  }
+  return nats / static_cast<double>(tokens.size());
+}
+
+// Keys of Qwen2.5 have channels far from the others: blocks of 32 channels with one scale, as
+// llama.cpp's q4_0 cache has them, lose everything in these.
+TEST(QuantisedQwen, PlainBlocksOfFourBitsLoseFarMore) {
+  const std::string file = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf";
+  CTXZIP_NEEDS_MODEL(file);
+  std::ifstream stream(data_path("sample.txt"));
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const Model model = Model::load(model_path(file), {.n_threads = 2});
+  std::vector<Token> tokens = model.tokenize(text);
+  constexpr size_t kBefore = 768;
+  constexpr size_t kScored = 128;
+  ASSERT_GT(tokens.size(), kBefore + kScored);
+  tokens.resize(kBefore + kScored);
+  const auto fed = std::span(tokens).subspan(kBefore - 1, kScored);
+  const auto scored = std::span(tokens).subspan(kBefore, kScored);
+  const int64_t n_vocab = model.info().n_vocab;
+
+  const auto peer_nll = [&](ggml_type type) {
+    eval::LlamaPeer peer(model_path(file), {.cache_type = type, .flash_attention = true});
+    peer.feed_last(std::span(tokens).first(kBefore - 1), 512);
+    return mean_nll(peer.feed(fed, 512), scored, n_vocab);
+  };
+  const auto our_nll = [&](KvType kv) {
+    const ZipOptions options = {.budget = {.ratio = 1.0}, .kv = kv, .self_check = false};
+    Zipper zipper(
+        model,
+        plan_zip(*model.state(), {}, {tokens.begin(), tokens.begin() + kBefore - 1}, options),
+        options);
+    zipper.prefill();
+    const KvShape& shape = zipper.full_rows().global.shape();
+    const Context context =
+        zipper.take(Method::kKvzip, Allocation::kGlobal,
+                    keep_all(shape.n_layer, shape.n_kv_head, static_cast<int64_t>(kBefore) - 1));
+    SegmentTable past = segment_table(*model.state());
+    past.add(context.state()->rows);
+    return mean_nll(TailRun(model, past, kBefore - 1).feed(fed, 512), scored, n_vocab);
+  };
+  const double plain = peer_nll(GGML_TYPE_Q4_0) - peer_nll(GGML_TYPE_F16);
+  const double ours = our_nll(KvType::kQ4) - our_nll(KvType::kF16);
+  std::printf("4-bit rows, change of the loss: plain blocks %+.3f, ours %+.3f nats per token\n",
+              plain, ours);
+  EXPECT_LE(ours, 0.05);
+  EXPECT_GT(plain, 10 * std::max(ours, 0.02));
 }
 
 }  // namespace
