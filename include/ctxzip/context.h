@@ -100,4 +100,18 @@ struct FileInfo {
 };
 CTXZIP_API FileInfo inspect_file(const std::string& path);
 
+// Which parts of a text each head kept.
+struct KeptMap {
+  int64_t n_head = 0;  // evictable layers x KV heads, in the order of HeadCounts
+  int64_t n_part = 0;  // the context is cut into parts of equal length, give or take a token
+  std::vector<float> share = {};  // (head, part): of the part's rows, 0..1
+
+  float at(int64_t head, int64_t part) const {
+    return share[static_cast<size_t>(head * n_part + part)];
+  }
+};
+// At most `most_parts` (at least 1) parts, and no more than the context has tokens. Throws as
+// inspect_file, and kInvalidArgument.
+CTXZIP_API KeptMap read_kept_map(const std::string& path, int64_t most_parts);
+
 }  // namespace ctxzip

@@ -1,24 +1,32 @@
 #include <unistd.h>
 
 #include <memory>
+#include <span>
 
 #include "cli/command.h"
 #include "cli/common_options.h"
 #include "cli/exit_code.h"
+#include "cli/heatmap_page.h"
 #include "cli/inspect_tables.h"
 #include "cli/json_output.h"
 #include "cli/model_locator.h"
+#include "cli/output_file.h"
 #include "cli/standard_output.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
+#include "core/file.h"
+#include "eval/heatmap.h"
 
 namespace ctxzip::cli {
 namespace {
+
+constexpr int64_t kMapParts = 1200;  // as wide as a screen
 
 struct InspectFlags {
   std::string file;
   bool heads = false;
   bool words = false;
+  std::string heatmap;
   OutputOptions output;
   ModelFlags model;
 };
@@ -27,6 +35,27 @@ std::vector<Word> read_words(const InspectFlags& flags) {
   ModelOptions options = flags.model.load;
   options.repack = false;  // only the tokenizer is used
   return words_of(open_context(flags.file, flags.model.model, options));
+}
+
+bool is_page(const std::string& path) { return path.ends_with(".html"); }
+
+void check_heatmap(const std::string& path) {
+  if (!is_page(path) && !path.ends_with(".png")) {
+    throw CLI::ValidationError("--heatmap", "'" + path + "' ends neither in .png nor in .html");
+  }
+  check_output_file(path);
+}
+
+void write_heatmap(const InspectFlags& flags, const FileInfo& info) {
+  const KeptMap map = read_kept_map(flags.file, kMapParts);
+  const std::vector<std::byte> png = eval::heatmap_png(map, info.heads.n_kv_head);
+  std::span<const std::byte> bytes = png;
+  std::string page;
+  if (is_page(flags.heatmap)) {
+    page = heatmap_page(flags.file, info, map, png, read_words(flags));
+    bytes = std::as_bytes(std::span(page.data(), page.size()));
+  }
+  write_file_atomically(flags.heatmap, [&](const WriteFn& sink) { sink(bytes); });
 }
 
 Json inspect_json(const std::string& file, const FileInfo& info) {
@@ -50,7 +79,9 @@ Json words_json(const std::vector<Word>& words) {
 }
 
 int run(const InspectFlags& flags) {
+  if (!flags.heatmap.empty()) check_heatmap(flags.heatmap);
   const FileInfo info = inspect_file(flags.file);
+  if (!flags.heatmap.empty()) write_heatmap(flags, info);
   if (flags.output.json) {
     Json json = inspect_json(flags.file, info);
     if (flags.words) json["words"] = words_json(read_words(flags));
@@ -80,12 +111,17 @@ Run add_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
   add_ctz_file(app, flags->file);
   app.add_flag("--heads", flags->heads, "What each head kept, instead of a line per layer");
+  app.add_option("--heatmap", flags->heatmap,
+                 "Draw what each head kept of which part; a page (.html) also shows the text")
+      ->type_name("OUT.png|OUT.html");
   app.add_flag("--words", flags->words, "The text, with how much was kept of each word");
-  add_model_options(app, flags->model, "the one that the file was made with; --words needs it");
+  add_model_options(app, flags->model,
+                    "the one that the file was made with; --words and pages need it");
   add_output_options(app, flags->output);
   app.footer(
       "Examples:\n"
       "  ctxzip inspect manual.ctz --heads\n"
+      "  ctxzip inspect manual.ctz --heatmap kept.html\n"
       "  ctxzip inspect manual.ctz --words | less -R");
   return [flags] { return run(*flags); };
 }

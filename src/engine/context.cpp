@@ -1,5 +1,6 @@
 #include "ctxzip/context.h"
 
+#include <algorithm>
 #include <istream>
 #include <iterator>
 #include <ostream>
@@ -121,6 +122,29 @@ FileInfo inspect_file(const std::string& path) {
           .model_fingerprint = file.meta.model.digest(),
           .heads = head_counts_of(file.rows),
           .kept_share = kept_share_of(file.rows.global.kept)};
+}
+
+KeptMap read_kept_map(const std::string& path, int64_t most_parts) {
+  if (most_parts < 1) {
+    fail(ErrorKind::kInvalidArgument, "{} parts of the context: expected at least 1", most_parts);
+  }
+  const CtzFile file = read_ctz(path);
+  const KeepSet& kept = file.rows.global.kept;
+  KeptMap map{.n_head = kept.n_layer * kept.n_kv_head,
+              .n_part = std::min(most_parts, kept.n_context)};
+  std::vector<float> size(static_cast<size_t>(map.n_part));
+  const auto part_of = [&](int64_t row) {
+    return static_cast<size_t>(row * map.n_part / kept.n_context);
+  };
+  for (int64_t row = 0; row < kept.n_context; ++row) size[part_of(row)] += 1;
+  map.share.resize(static_cast<size_t>(map.n_head * map.n_part));
+  for (int64_t head = 0; head < map.n_head; ++head) {
+    float* share = map.share.data() + head * map.n_part;
+    for (const uint32_t row : kept.rows[static_cast<size_t>(head)]) {
+      share[part_of(row)] += 1 / size[part_of(row)];
+    }
+  }
+  return map;
 }
 
 }  // namespace ctxzip

@@ -239,6 +239,18 @@ TEST_F(CliModel, InspectPrintsTablesAndWords) {
   EXPECT_EQ(joined + "\n", kDocument);
 }
 
+TEST_F(CliModel, InspectDrawsWhatWasKept) {
+  EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "kept.png"}).exit_code, 0);
+  EXPECT_EQ(folder_->read("kept.png").substr(1, 3), "PNG");
+  const auto page_run = run({"inspect", "doc.ctz", "--heatmap", "kept.html"});
+  EXPECT_EQ(page_run.exit_code, 0) << page_run.err;
+  const std::string page = folder_->read("kept.html");
+  EXPECT_NE(page.find("data:image/png;base64,iVBOR"), std::string::npos);
+  EXPECT_NE(page.find("lighthouse"), std::string::npos);
+  EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "kept.gif"}).exit_code, 2);
+  EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "nowhere/kept.png"}).exit_code, 1);
+}
+
 TEST_F(CliModel, AModelThatIsNotKnownHereIsNamed) {
   ProgramRun program{.arguments = {"ask", "doc.ctz", "Who?"}};
   program.folder = folder_->path();
