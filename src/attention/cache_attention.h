@@ -1,5 +1,5 @@
-// The seam on CPU: custom ggml nodes append -> attend -> (merge | score) over rows in engine
-// memory.
+// The seam on CPU: custom ggml nodes append -> attend -> (merge | score), and moments of queries,
+// over rows in engine memory.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "attention/score_sink.h"
 #include "attention/seam.h"
 #include "attention/segment_table.h"
 #include "cache/dense_cache.h"
@@ -28,15 +29,6 @@ struct AppendTarget {
   bool one_layer = false;
 };
 
-// Reconstruction scores of one pass. The score's softmax runs over the first `n_segments` segments
-// (the batch's own rows included); `columns` is the one whose rows are scored.
-struct ScoreSink {
-  int n_segments = 0;
-  int columns = 0;
-  float* best = nullptr;    // (global layer, kv_head, stride): log of the maximum so far
-  int64_t head_stride = 0;  // floats between heads; layers follow heads
-};
-
 struct AttentionSetup {
   const AttentionKernels* kernels = nullptr;
   LayerMap layers;
@@ -50,16 +42,16 @@ struct AttentionSetup {
 class CacheAttention final : public AttentionSeam {
  public:
   // `table`: the rows before this batch. The batch's own rows (causal) come as segment `own_place`
-  // among them. `score` may be null.
+  // among them. `score` and `queries` may be null; neither looks at local layers.
   CacheAttention(const AttentionSetup& setup, const SegmentTable& table, int own_place,
-                 const ScoreSink* score);
+                 const ScoreSink* score, const QuerySink* queries = nullptr);
   ~CacheAttention() override;
 
   // Before each run.
   void set_target(const AppendTarget& target);
 
-  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
-                      ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
+  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
+                      const AttentionInput& in, bool output_unused) override;
 
   // Decode graphs hold partial results for this many own rows; a graph built for fewer must be
   // built anew.
@@ -72,23 +64,33 @@ class CacheAttention final : public AttentionSeam {
   static void block_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void merge_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void score_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+  static void moments_node(ggml_tensor* dst, int thread, int n_threads, void* data);
 
+  void build_score(ggml_context* context, ggml_cgraph* graph, Layer& layer,
+                   const AttentionInput& in, ggml_tensor* attended);
   int64_t n_segments() const { return table_.size() + 1; }
   const OwnRows& own(const Layer& layer) const;
   // Own rows: those before the batch and the first n_own of it.
   Segment segment(int64_t index, const Layer& layer, int64_t kv_head, int64_t n_own) const;
   // Rows of a segment that a window no longer shows to the batch's first token; may be negative.
   int64_t hidden_rows(int64_t index, const Layer& layer, int64_t kv_head) const;
+  // The rows that are scored.
+  Segment scored_columns(const Layer& layer, int64_t kv_head, int64_t n_tokens) const;
   std::byte* scratch(int thread) const;
+  // The first of the batch's tokens that a sink which starts at own row `first_query` looks at.
+  int64_t first_token(const Layer& layer, int64_t first_query) const;
 
   AttentionSetup setup_;
   const SegmentTable& table_;
   int own_place_;
   const ScoreSink* score_;
+  const QuerySink* queries_;
   AppendTarget target_;
   int64_t own_row_capacity_ = 0;
   std::vector<std::unique_ptr<Layer>> layers_;
-  std::vector<float> lse_;  // (kv_head, token, group), one layer at a time
+  std::vector<float> lse_;       // (kv_head, token, group), one layer at a time
+  std::vector<float> weighted_;  // (thread, n_tokens + columns of the segment): KVzip+
+  size_t weighted_stride_ = 0;
   std::unique_ptr<std::byte[]> scratch_;
   size_t scratch_stride_ = 0;
   std::atomic<int64_t> next_attend_{

@@ -14,10 +14,13 @@ namespace ctxzip {
 // window and a batch.
 DenseCache make_window_store(const detail::ModelState& model, int64_t batch_tokens);
 
-// Where a prefill writes: all rows of global layers, the newest ones of local layers.
+// Where a prefill writes: all rows of global layers, the newest ones of local layers. The sinks,
+// if any, note down its attention to what `global` holds.
 struct PrefillStores {
   DenseCache& global;
   DenseCache& window;  // made for batches of at least `batch_tokens`
+  const ScoreSink* score = nullptr;
+  const QuerySink* queries = nullptr;
 };
 
 // Appends the rows of `tokens`, which attend to `past`, to what the stores hold, and to each other.

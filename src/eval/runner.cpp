@@ -2,32 +2,26 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <span>
+#include <utility>
 
 #include "core/fail.h"
 #include "core/file.h"
 #include "core/hash.h"
+#include "ctxzip/heads.h"
 #include "ctxzip/session.h"
 #include "ctxzip_version.h"
 #include "engine/document_text.h"
+#include "engine/query_scores.h"
 #include "engine/zipper.h"
+#include "score/method_table.h"
 #include "select/select.h"
 
 namespace ctxzip::eval {
 namespace {
 
 constexpr int64_t kLogVersion = 1;
-
-const char* name_of(Allocation allocation) {
-  switch (allocation) {
-    case Allocation::kGlobal:
-      return "global";
-    case Allocation::kLayer:
-      return "layer";
-    case Allocation::kUniform:
-      return "uniform";
-  }
-  return "unknown";
-}
 
 const char* name_of(ReconAttention attention) {
   return attention == ReconAttention::kFull ? "full" : "local";
@@ -43,6 +37,12 @@ void check_options(const RunOptions& options) {
   for (size_t at = 0; at < options.methods.size(); ++at) {
     const EvalMethod* const method = options.methods[at];
     needs_ratio |= method->scores.has_value();
+    if (method->scores && method_traits(*method->scores).source == ScoreSource::kHeads &&
+        options.heads == nullptr) {
+      fail(ErrorKind::kInvalidArgument,
+           "method {} needs head scores: give a file that `ctxzip heads` made (--heads)",
+           method->name);
+    }
     if (std::count(options.methods.begin(), options.methods.end(), method) > 1) {
       fail(ErrorKind::kInvalidArgument, "method {} is given twice", method->name);
     }
@@ -85,6 +85,10 @@ Json header_json(const Model& model, const EvalRun& run, const std::string& data
   const RunOptions& options = run.options;
   Json methods = Json::array();
   for (const EvalMethod* method : options.methods) methods.push_back(method->name);
+  Json heads;  // null without head scores
+  if (options.heads != nullptr) {
+    heads = to_hex(hash64(std::as_bytes(std::span(options.heads->values))));
+  }
   return {
       {"record", "header"},
       {"format", "ctxzip-eval"},
@@ -100,11 +104,12 @@ Json header_json(const Model& model, const EvalRun& run, const std::string& data
       {"data", data_json(data_path)},
       {"methods", methods},
       {"ratios", options.ratios},
+      {"heads", heads},
       {"n_contexts", run.contexts.size()},
       {"n_questions", run.n_questions()},
       {"max_tokens", options.max_tokens},
       {"seed", options.seed},
-      {"allocation", name_of(options.allocation)},
+      {"allocation", allocation_name(options.allocation)},
       {"recon_attention", name_of(options.recon_attention)},
       {"chunk_tokens", options.chunk_tokens},
       {"chat_template", options.chat_template},
@@ -118,6 +123,7 @@ Json header_json(const Model& model, const EvalRun& run, const std::string& data
 ZipOptions zip_options(const RunOptions& options, size_t context_number, const RunHooks& hooks) {
   ZipOptions zip;
   zip.allocation = options.allocation;
+  zip.heads = options.heads;
   zip.recon_attention = options.recon_attention;
   zip.chunk_tokens = options.chunk_tokens;
   zip.self_check = false;
@@ -180,7 +186,12 @@ class ContextRun {
 
  private:
   void ask_all(const Variant& variant, Progress& progress, std::vector<AnswerRecord>& all);
+  void ask_with(const Variant& variant, const KeepSet& kept,
+                std::span<const EvalQuestion> questions, Progress& progress,
+                std::vector<AnswerRecord>& all);
   KeepSet select(const Variant& variant);
+  // When the question is known.
+  KeepSet select_for(const Variant& variant, const EvalQuestion& question);
 
   const Model& model_;
   const EvalRun& run_;
@@ -188,6 +199,7 @@ class ContextRun {
   const RunHooks& hooks_;
   Zipper zipper_;
   std::map<Method, double> score_s_;
+  double query_score_s_ = 0;  // since the last zip for a question
 };
 
 KeepSet ContextRun::select(const Variant& variant) {
@@ -196,7 +208,8 @@ KeepSet ContextRun::select(const Variant& variant) {
     return keep_all(shape.n_layer, shape.n_kv_head, zipper_.plan().n_context());
   }
   const Method method = *variant.method->scores;
-  if (!score_s_.contains(method) && !zipper_.plan().too_short) {
+  const bool scored = method_traits(method).source != ScoreSource::kHeads;
+  if (scored && !score_s_.contains(method) && !zipper_.plan().too_short) {
     const double before = zipper_.seconds().score;
     zipper_.scores(method);
     score_s_[method] = zipper_.seconds().score - before;
@@ -206,9 +219,43 @@ KeepSet ContextRun::select(const Variant& variant) {
   return zipper_.select(method, budget, run_.options.allocation);
 }
 
+KeepSet ContextRun::select_for(const Variant& variant, const EvalQuestion& question) {
+  const detail::ModelState& state = *model_.state();
+  const ZipPlan& plan = zipper_.plan();
+  const Method method = *variant.method->scores;
+  Budget budget;
+  budget.ratio = variant.ratio;
+  if (plan.too_short) return zipper_.select(method, budget, run_.options.allocation);
+  std::vector<Token> tokens = plan.layout.question;
+  const std::vector<Token> text =
+      state.tokenizer.encode_plain(question_prompt(run_.task, question));
+  tokens.insert(tokens.end(), text.begin(), text.end());
+  tokens.insert(tokens.end(), plan.layout.turn.begin(), plan.layout.turn.end());
+  const Stopwatch watch(query_score_s_);
+  const Scores scores = query_scores(state, zipper_, method, tokens, hooks_.cancel);
+  const ZipOptions options = zip_options(run_.options, 0, hooks_);
+  const int64_t n_keep = pairs_for_budget(budget, context_size(state, plan, options));
+  return select_pairs(scores, n_keep, run_.options.allocation, method_traits(method).rule);
+}
+
 void ContextRun::ask_all(const Variant& variant, Progress& progress,
                          std::vector<AnswerRecord>& all) {
-  const KeepSet kept = select(variant);
+  const std::span<const EvalQuestion> questions(context_.questions);
+  if (variant.method->query == QuerySetting::kPrefill) {
+    for (size_t at = 0; at < questions.size(); ++at) {
+      ask_with(variant, select_for(variant, questions[at]), questions.subspan(at, 1), progress,
+               all);
+    }
+  } else if (variant.method->query == QuerySetting::kReuse && !questions.empty()) {
+    ask_with(variant, select_for(variant, questions.front()), questions, progress, all);
+  } else {
+    ask_with(variant, select(variant), questions, progress, all);
+  }
+}
+
+void ContextRun::ask_with(const Variant& variant, const KeepSet& kept,
+                          std::span<const EvalQuestion> questions, Progress& progress,
+                          std::vector<AnswerRecord>& all) {
   const Method method = variant.method->scores.value_or(Method::kKvzip);
   const double compact_before = zipper_.seconds().compact;
   const Context zipped = zipper_.copy(method, run_.options.allocation, kept);
@@ -221,14 +268,18 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
       .kv_bytes = report.kv_bytes_kept,
       .kv_bytes_full = report.kv_bytes_full};
   record.times.prefill_s = zipper_.seconds().prefill;
-  record.times.score_s = variant.method->scores ? score_s_[method] : 0;
+  if (variant.method->query != QuerySetting::kAgnostic) {
+    record.times.score_s = std::exchange(query_score_s_, 0);
+  } else if (variant.method->scores) {
+    record.times.score_s = score_s_[method];
+  }
   record.times.compact_s = zipper_.seconds().compact - compact_before;
   record.times.n_threads = model_.state()->options.n_threads;
   AskOptions ask;
   ask.max_tokens = run_.options.max_tokens;
   ask.cancel = hooks_.cancel;
   Session session(zipped);
-  for (const EvalQuestion& question : context_.questions) {
+  for (const EvalQuestion& question : questions) {
     const Answer answer = session.ask(question_prompt(run_.task, question), ask);
     stop_if_cancelled(hooks_);
     record.key.question = question.id;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct RunOptions {
   int64_t max_tokens = 32;
   uint64_t seed = 0;  // of random methods and of the intervals
   Allocation allocation = Allocation::kGlobal;
+  std::shared_ptr<const HeadScores> heads = {};  // of methods that need them
   ReconAttention recon_attention = ReconAttention::kFull;
   int64_t chunk_tokens = 2048;
   bool chat_template = true;  // false: document, newline, question, newline

@@ -19,8 +19,8 @@ class OracleAttention final : public AttentionSeam {
   // window.
   OracleAttention(const FullRows& past, const KeepSet* kept, float scale);
 
-  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
-                      ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
+  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
+                      const AttentionInput& in, bool output_unused) override;
 
  private:
   Segment past_rows(int64_t layer, int64_t kv_head) const;

@@ -7,43 +7,24 @@
 namespace ctxzip::arch {
 namespace {
 
-ggml_tensor* rotate(const GraphScope& scope, ggml_tensor* rows, int64_t layer,
-                    ggml_tensor* positions, ggml_tensor* factors) {
-  const Hyperparameters& hp = scope.hp;
-  const RopeSettings& rope = hp.rope;
-  const bool local = hp.layers.is_local(layer);
-  constexpr float kBetaFast = 32;
-  constexpr float kBetaSlow = 1;
-  return ggml_rope_ext(scope.context, rows, positions, factors, static_cast<int>(hp.head_dim),
-                       rope.type, static_cast<int>(rope.original_context),
-                       local ? rope.base_local : rope.base, local ? 1.0f : rope.scale,
-                       rope.extrapolation, rope.attention_factor, kBetaFast, kBetaSlow);
-}
-
-struct Qkv {
-  ggml_tensor* q;  // (n_tokens, n_head, head_dim), rotated
-  ggml_tensor* k;  // (n_tokens, n_kv_head, head_dim), rotated
-  ggml_tensor* v;  // (n_tokens, n_kv_head, head_dim)
-};
-
-Qkv project_qkv(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* x, int64_t layer,
-                ggml_tensor* positions, ggml_tensor* factors) {
+AttentionInput project_qkv(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* x,
+                           int64_t layer, ggml_tensor* positions) {
   const Hyperparameters& hp = scope.hp;
   const auto heads = [&](const char* stem, int64_t n_head) {
     return ggml_reshape_3d(scope.context, linear(scope, x, layer_name(layer, stem)), hp.head_dim,
                            n_head, x->ne[1]);
   };
-  Qkv qkv = {.q = heads("attn_q", hp.n_head),
-             .k = heads("attn_k", hp.n_kv_head),
-             .v = heads("attn_v", hp.n_kv_head)};
+  ggml_tensor* q = heads("attn_q", hp.n_head);
+  ggml_tensor* k = heads("attn_k", hp.n_kv_head);
   if (style.head_norm) {
-    qkv.q = rms_norm(scope, qkv.q, layer_name(layer, "attn_q_norm.weight"));
-    qkv.k = rms_norm(scope, qkv.k, layer_name(layer, "attn_k_norm.weight"));
+    q = rms_norm(scope, q, layer_name(layer, "attn_q_norm.weight"));
+    k = rms_norm(scope, k, layer_name(layer, "attn_k_norm.weight"));
   }
-  if (style.no_rope_step > 0 && (layer + 1) % style.no_rope_step == 0) return qkv;
-  qkv.q = rotate(scope, qkv.q, layer, positions, factors);
-  qkv.k = rotate(scope, qkv.k, layer, positions, factors);
-  return qkv;
+  return {.q = rotate(scope, style, q, layer, positions),
+          .k = rotate(scope, style, k, layer, positions),
+          .v = heads("attn_v", hp.n_kv_head),
+          .q_unrotated = q,
+          .hidden = x};
 }
 
 // down(act(gate x) * up x)
@@ -70,6 +51,21 @@ ggml_tensor* logits_of(const GraphScope& scope, ggml_tensor* x) {
 
 }  // namespace
 
+ggml_tensor* rotate(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* rows,
+                    int64_t layer, ggml_tensor* positions) {
+  if (style.no_rope_step > 0 && (layer + 1) % style.no_rope_step == 0) return rows;
+  const Hyperparameters& hp = scope.hp;
+  const RopeSettings& rope = hp.rope;
+  const bool local = hp.layers.is_local(layer);
+  ggml_tensor* factors = style.rope_factors ? scope.weights.get("rope_freqs.weight") : nullptr;
+  constexpr float kBetaFast = 32;
+  constexpr float kBetaSlow = 1;
+  return ggml_rope_ext(scope.context, rows, positions, factors, static_cast<int>(hp.head_dim),
+                       rope.type, static_cast<int>(rope.original_context),
+                       local ? rope.base_local : rope.base, local ? 1.0f : rope.scale,
+                       rope.extrapolation, rope.attention_factor, kBetaFast, kBetaSlow);
+}
+
 std::string layer_name(int64_t layer, const char* name) {
   return "blk." + std::to_string(layer) + "." + name;
 }
@@ -89,18 +85,17 @@ ggml_tensor* build_decoder(const GraphScope& scope, const DecoderStyle& style,
                            const GraphInputs& inputs, AttentionSeam& seam) {
   const Hyperparameters& hp = scope.hp;
   ggml_context* context = scope.context;
-  ggml_tensor* factors = style.rope_factors ? scope.weights.get("rope_freqs.weight") : nullptr;
   ggml_tensor* x = ggml_get_rows(context, scope.weights.get("token_embd.weight"), inputs.tokens);
   if (style.embedding_scale) {
     x = ggml_scale(context, x, std::sqrt(static_cast<float>(hp.n_embd)));
   }
   for (int64_t layer = 0; layer < hp.n_layer; ++layer) {
     const bool last = layer == hp.n_layer - 1;
-    const Qkv qkv =
+    const AttentionInput in =
         project_qkv(scope, style, rms_norm(scope, x, layer_name(layer, "attn_norm.weight")), layer,
-                    inputs.positions, factors);
-    ggml_tensor* attended = seam.attend(context, scope.graph, layer, qkv.q, qkv.k, qkv.v,
-                                        last && inputs.output_rows == nullptr);
+                    inputs.positions);
+    ggml_tensor* attended =
+        seam.attend(context, scope.graph, layer, in, last && inputs.output_rows == nullptr);
     if (attended == nullptr) return nullptr;
     if (last) {
       attended = ggml_get_rows(context, attended, inputs.output_rows);

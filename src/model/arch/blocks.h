@@ -28,6 +28,10 @@ struct DecoderStyle {
   bool rope_factors = false;     // rope_freqs.weight is honoured where the file has it
 };
 
+// Heads (n_tokens, n_head, head_dim) of a layer's queries or keys, rotated to their positions.
+ggml_tensor* rotate(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* rows,
+                    int64_t layer, ggml_tensor* positions);
+
 // Decoder stack from token ids to logits; null where the seam ends the pass early.
 ggml_tensor* build_decoder(const GraphScope& scope, const DecoderStyle& style,
                            const GraphInputs& inputs, AttentionSeam& seam);
@@ -46,6 +50,9 @@ constexpr Architecture decoder_architecture(const char* name,
           },
           [](const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
             return build_decoder(scope, kStyle, inputs, seam);
+          },
+          [](const GraphScope& scope, ggml_tensor* rows, int64_t layer, ggml_tensor* positions) {
+            return rotate(scope, kStyle, rows, layer, positions);
           }};
 }
 
