@@ -2,21 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "ctxzip/context.h"
 #include "ctxzip/export.h"
+#include "ctxzip/method.h"
 #include "ctxzip/model.h"
 #include "ctxzip/progress.h"
 
 namespace ctxzip {
 
-enum class Method { kKvzip, kRandom };
 // Whose scores compete for the budget: all heads of all layers, the heads of one layer, or each
-// head for itself.
-enum class Allocation { kGlobal, kLayer, kUniform };
+// head for itself; or as the method's own authors share it.
+enum class Allocation { kGlobal, kLayer, kUniform, kNative };
+CTXZIP_API std::string_view allocation_name(Allocation allocation);
+
 // What a reconstruction pass attends to: the whole cache (the paper), or prefix + chunk + itself.
 enum class ReconAttention { kFull, kLocal };
 
@@ -35,9 +38,12 @@ struct Budget {
   std::optional<double> quality = {};       // largest allowed delta_nll, nats per token
 };
 
+struct HeadScores;  // ctxzip/heads.h
+
 struct ZipOptions {
   Budget budget = {};
   Method method = Method::kKvzip;
+  std::shared_ptr<const HeadScores> heads = {};  // Method::kHeadsDuo, kHeadsDrop
   Allocation allocation = Allocation::kGlobal;
   Schedule schedule = Schedule::kTwoPass;  // kStreaming: no quality budget, local attention
   ReconAttention recon_attention = ReconAttention::kFull;

@@ -52,8 +52,8 @@ struct CacheAttention::Layer {
 };
 
 CacheAttention::CacheAttention(const AttentionSetup& setup, const SegmentTable& table,
-                               int own_place, const ScoreSink* score)
-    : setup_(setup), table_(table), own_place_(own_place), score_(score) {
+                               int own_place, const ScoreSink* score, const QuerySink* queries)
+    : setup_(setup), table_(table), own_place_(own_place), score_(score), queries_(queries) {
   CHECK(n_segments() <= kMaxSegments && own_place >= 0 && own_place < n_segments());
   const LayerMap& layers = setup.layers;
   CHECK(table.layers() == layers);
@@ -136,20 +136,38 @@ const float* CacheAttention::lane_queries(const ggml_tensor* q, int64_t kv_head,
   return packed;
 }
 
+Segment CacheAttention::scored_columns(const Layer& layer, int64_t kv_head,
+                                       int64_t n_tokens) const {
+  if (score_->columns != own_place_) return segment(score_->columns, layer, kv_head, n_tokens);
+  const OwnRows& rows = own(layer);
+  const int64_t end = rows.first_row + n_tokens;
+  return rows.cache->segment(targets_[0].one_layer ? 0 : layer.index, kv_head,
+                             std::min(score_->first_column, end), end);
+}
+
+int64_t CacheAttention::first_token(const Layer& layer, int64_t first_query) const {
+  return std::max<int64_t>(0, first_query - own(layer).first_row);
+}
+
 ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
-                                    ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
-                                    bool output_unused) {
+                                    const AttentionInput& in, bool output_unused) {
+  ggml_tensor* q = in.q;
   const int64_t n_tokens = q->ne[2];
   const int64_t n_out = setup_.shape.n_value() * q->ne[1];
-  CHECK(ggml_is_contiguous(q) && ggml_is_contiguous(k));
-  CHECK(v == nullptr ? setup_.shape.value_dim > 0 : ggml_is_contiguous(v));
+  CHECK(ggml_is_contiguous(q) && ggml_is_contiguous(in.k));
+  CHECK(in.v == nullptr ? setup_.shape.value_dim > 0 : ggml_is_contiguous(in.v));
   Layer& self = *layers_[static_cast<size_t>(layer)];
-  ggml_tensor* appended = v == nullptr ? custom_node(context, 1, 1, 1, {k}, append_node, &self)
-                                       : custom_node(context, 1, 1, 1, {k, v}, append_node, &self);
-  // A pass that scores is over after the last layer that is scored.
+  ggml_tensor* appended = in.v == nullptr
+                              ? custom_node(context, 1, 1, 1, {in.k}, append_node, &self)
+                              : custom_node(context, 1, 1, 1, {in.k, in.v}, append_node, &self);
   const bool scored = score_ != nullptr && !self.local;
-  const bool last =
-      output_unused || (score_ != nullptr && layer == setup_.layers.global_layers().back());
+  const bool last = output_unused || (score_ != nullptr && score_->ends_pass &&
+                                      layer == setup_.layers.global_layers().back());
+  if (queries_ != nullptr && !self.local) {
+    CHECK(ggml_is_contiguous(in.q_unrotated));
+    ggml_build_forward_expand(
+        graph, custom_node(context, 1, 1, 1, {in.q_unrotated, appended}, moments_node, &self));
+  }
   self.lse_only = last;
   if (last && !scored) {
     ggml_build_forward_expand(graph, appended);
@@ -171,14 +189,28 @@ ggml_tensor* CacheAttention::attend(ggml_context* context, ggml_cgraph* graph, i
                                         {q, appended}, block_node, &self);
     return custom_node(context, n_out, n_tokens, 1, {partials}, merge_node, &self);
   }
-  lse_.resize(static_cast<size_t>(n_tokens * setup_.n_kv_head * setup_.shape.group));
+  // Without a softmax nothing is subtracted from the scores.
+  lse_.assign(static_cast<size_t>(n_tokens * setup_.n_kv_head * setup_.shape.group), 0);
   ggml_tensor* attended = custom_node(context, last ? 1 : n_out, last ? 1 : n_tokens, 1,
                                       {q, appended}, tile_node, &self);
-  if (scored) {
-    ggml_build_forward_expand(graph,
-                              custom_node(context, 1, 1, 1, {q, attended}, score_node, &self));
-  }
+  if (scored) build_score(context, graph, self, in, attended);
   return last ? nullptr : attended;
+}
+
+void CacheAttention::build_score(ggml_context* context, ggml_cgraph* graph, Layer& layer,
+                                 const AttentionInput& in, ggml_tensor* attended) {
+  ggml_tensor* score = nullptr;
+  if (score_->column_logs == nullptr) {
+    score = custom_node(context, 1, 1, 1, {in.q, attended}, score_node, &layer);
+  } else {
+    CHECK(score_->columns != own_place_);
+    weighted_stride_ =
+        static_cast<size_t>(in.q->ne[2] + scored_columns(layer, 0, in.q->ne[2]).n_rows);
+    weighted_.resize(weighted_stride_ * static_cast<size_t>(setup_.n_threads));
+    ggml_tensor* squares = ggml_sum_rows(context, ggml_sqr(context, in.hidden));
+    score = custom_node(context, 1, 1, 1, {in.q, attended, squares}, score_node, &layer);
+  }
+  ggml_build_forward_expand(graph, score);
 }
 
 void CacheAttention::append_node(ggml_tensor* dst, int thread, int n_threads, void* data) {
@@ -222,7 +254,8 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
   const int64_t n_tiles = (n_tokens + per_tile - 1) / per_tile;
   const int64_t n_items = n_tiles * self.setup_.n_kv_head;
   const auto n_segments = static_cast<size_t>(self.n_segments());
-  const bool scored = self.score_ != nullptr && !layer.local;
+  const bool with_lse = self.score_ != nullptr && !layer.local &&
+                        self.score_->statistic != ColumnStatistic::kMaxLogit;
   for (int64_t item;
        (item = self.next_attend_.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
     // The last tiles see the most rows: they go first, so that threads finish together.
@@ -241,7 +274,7 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
         .segments = {segments.data(), n_segments},
         .causal = self.own_place_,
         .causal_rows = self.own(layer).first_row + first + 1,
-        .n_lse_segments = scored ? self.score_->n_segments : 0,
+        .n_lse_segments = with_lse ? self.score_->n_segments : 0,
         .hidden = {hidden.data(), layer.local ? n_segments : 0},
     };
     const int64_t head = kv_head * shape.group;
@@ -250,7 +283,7 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
     float* out = layer.lse_only
                      ? nullptr
                      : static_cast<float*>(dst->data) + first * out_stride + head * shape.n_value();
-    float* lse = scored ? self.lse_.data() + (kv_head * n_tokens + first) * shape.group : nullptr;
+    float* lse = with_lse ? self.lse_.data() + (kv_head * n_tokens + first) * shape.group : nullptr;
     self.setup_.kernels->attend_tile(shape, queries, over, out, out_stride, lse,
                                      self.scratch(thread));
   }
@@ -323,25 +356,59 @@ void CacheAttention::score_node(ggml_tensor* dst, int thread, int, void* data) {
   const Layer& layer = *static_cast<const Layer*>(data);
   CacheAttention& self = *layer.owner;
   const AttentionShape& shape = self.setup_.shape;
-  const ScoreSink& score = *self.score_;
+  const ScoreSink& sink = *self.score_;
   const ggml_tensor* q = dst->src[0];
   const int64_t n_tokens = q->ne[2];
   const int64_t stride = q->ne[0] * q->ne[1];
-  const int64_t n_columns = self.segment(score.columns, layer, 0, 0).n_rows;
+  const bool own = sink.columns == self.own_place_;
+  const int64_t n_columns = self.scored_columns(layer, 0, n_tokens).n_rows;
   const int64_t per_head = (n_columns + kColumnsPerItem - 1) / kColumnsPerItem;
   const int64_t n_items = per_head * self.setup_.n_kv_head;
   for (int64_t item; (item = self.next_score_.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
     const int64_t kv_head = item / per_head;
     const int64_t begin = item % per_head * kColumnsPerItem;
-    const int64_t end = std::min(n_columns, begin + kColumnsPerItem);
-    const Segment columns = self.segment(score.columns, layer, kv_head, 0);
-    const Queries queries = {
-        static_cast<const float*>(q->data) + kv_head * shape.group * shape.head_dim, n_tokens,
-        stride};
-    const float* lse = self.lse_.data() + kv_head * n_tokens * shape.group;
-    float* best = score.best + (layer.index * self.setup_.n_kv_head + kv_head) * score.head_stride;
-    self.setup_.kernels->column_max(shape, queries, lse, columns, begin, end, best,
-                                    self.scratch(thread));
+    const int64_t head = layer.index * self.setup_.n_kv_head + kv_head;
+    const ColumnItem columns = {
+        .kernels = self.setup_.kernels,
+        .shape = shape,
+        .queries = {static_cast<const float*>(q->data) + kv_head * shape.group * shape.head_dim,
+                    n_tokens, stride},
+        .lse = self.lse_.data() + kv_head * n_tokens * shape.group,
+        .columns = self.scored_columns(layer, kv_head, n_tokens),
+        .begin = begin,
+        .end = std::min(n_columns, begin + kColumnsPerItem),
+        .first_seen = own ? self.own(layer).first_row - sink.first_column : n_columns,
+        .first_token = self.first_token(layer, sink.first_query),
+        .values = sink.values + head * sink.head_stride,
+        .scratch = self.scratch(thread)};
+    if (sink.column_logs == nullptr) {
+      reduce_columns(sink.statistic, columns);
+      continue;
+    }
+    float* rows = self.weighted_.data() + self.weighted_stride_ * static_cast<size_t>(thread);
+    reduce_weighted_columns(
+        columns, {.hidden_squares = static_cast<const float*>(dst->src[2]->data),
+                  .column_logs = sink.column_logs + head * shape.group * sink.head_stride,
+                  .log_stride = sink.head_stride,
+                  .rows = rows,
+                  .best = rows + n_tokens});
+  }
+}
+
+void CacheAttention::moments_node(ggml_tensor* dst, int thread, int n_threads, void* data) {
+  const Layer& layer = *static_cast<const Layer*>(data);
+  const CacheAttention& self = *layer.owner;
+  const QuerySink& sink = *self.queries_;
+  const int64_t dim = self.setup_.shape.head_dim;
+  const ggml_tensor* q = dst->src[0];
+  const int64_t n_head = q->ne[1];
+  const int64_t first = std::min(q->ne[2], self.first_token(layer, sink.first_query));
+  if (first == q->ne[2]) return;
+  for (int64_t head = thread; head < n_head; head += n_threads) {
+    const Queries queries = {static_cast<const float*>(q->data) + (first * n_head + head) * dim,
+                             q->ne[2] - first, n_head * dim};
+    const int64_t place = layer.index * n_head + head;
+    add_moments(queries, dim, sink.sums + place * dim, sink.products + place * dim * dim);
   }
 }
 

@@ -1,5 +1,5 @@
-// The seam on CPU: custom ggml nodes append -> attend -> (merge | score) over rows in engine
-// memory.
+// The seam on CPU: custom ggml nodes append -> attend -> (merge | score), and moments of queries,
+// over rows in engine memory.
 #pragma once
 
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "attention/score_sink.h"
 #include "attention/seam.h"
 #include "attention/segment_table.h"
 #include "cache/dense_cache.h"
@@ -37,15 +38,6 @@ struct AppendTarget {
   StateStep states = {};
 };
 
-// Reconstruction scores of one pass. The score's softmax runs over the first `n_segments` segments
-// (the batch's own rows included); `columns` is the one whose rows are scored.
-struct ScoreSink {
-  int n_segments = 0;
-  int columns = 0;
-  float* best = nullptr;    // (global layer, kv_head, stride): log of the maximum so far
-  int64_t head_stride = 0;  // floats between heads; layers follow heads
-};
-
 struct AttentionSetup {
   const AttentionKernels* kernels = nullptr;
   LayerMap layers;
@@ -60,17 +52,17 @@ struct AttentionSetup {
 class CacheAttention final : public AttentionSeam {
  public:
   // `table`: the rows before this batch. The batch's own rows (causal) come as segment `own_place`
-  // among them. `score` may be null.
+  // among them. `score` and `queries` may be null; neither looks at local layers.
   CacheAttention(const AttentionSetup& setup, const SegmentTable& table, int own_place,
-                 const ScoreSink* score);
+                 const ScoreSink* score, const QuerySink* queries = nullptr);
   ~CacheAttention() override;
 
   // Before each run: where its rows go. Several targets: the batch has one token for each, which
   // sees the table's rows and those of its own target.
   void set_targets(std::span<const AppendTarget> targets);
 
-  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
-                      ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
+  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
+                      const AttentionInput& in, bool output_unused) override;
   ggml_tensor* state_before(ggml_context* context, int64_t layer) override;
   void keep_state(ggml_context* context, ggml_cgraph* graph, int64_t layer,
                   std::initializer_list<ggml_tensor*> parts) override;
@@ -95,7 +87,10 @@ class CacheAttention final : public AttentionSeam {
   static void score_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void load_state_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void keep_state_node(ggml_tensor* dst, int thread, int n_threads, void* data);
+  static void moments_node(ggml_tensor* dst, int thread, int n_threads, void* data);
 
+  void build_score(ggml_context* context, ggml_cgraph* graph, Layer& layer,
+                   const AttentionInput& in, ggml_tensor* attended);
   int64_t n_segments() const { return table_.size() + 1; }
   int64_t n_lanes() const { return static_cast<int64_t>(targets_.size()); }
   const OwnRows& own(const Layer& layer, int64_t lane = 0) const;
@@ -112,17 +107,24 @@ class CacheAttention final : public AttentionSeam {
                    int thread);
   // Queries of all lanes for one KV head: (lane, group, head_dim).
   const float* lane_queries(const ggml_tensor* q, int64_t kv_head, int thread);
+  // The rows that are scored.
+  Segment scored_columns(const Layer& layer, int64_t kv_head, int64_t n_tokens) const;
   std::byte* scratch(int thread) const;
+  // The first of the batch's tokens that a sink which starts at own row `first_query` looks at.
+  int64_t first_token(const Layer& layer, int64_t first_query) const;
 
   AttentionSetup setup_;
   const SegmentTable& table_;
   int own_place_;
   const ScoreSink* score_;
+  const QuerySink* queries_;
   std::vector<AppendTarget> targets_;  // one a lane
   int64_t own_row_capacity_ = 0;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<float> lse_;           // (kv_head, token, group), one layer at a time
   std::vector<float> lane_queries_;  // (thread, lane, group, head_dim)
+  std::vector<float> weighted_;      // (thread, n_tokens + columns of the segment): KVzip+
+  size_t weighted_stride_ = 0;
   std::unique_ptr<std::byte[]> scratch_;
   size_t scratch_stride_ = 0;
   std::atomic<int64_t> next_attend_{

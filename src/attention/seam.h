@@ -10,6 +10,15 @@ struct ggml_tensor;
 
 namespace ctxzip {
 
+// What a layer gives to its attention; f32, contiguous.
+struct AttentionInput {
+  ggml_tensor* q;            // (n_tokens, n_head, head_dim), rotated
+  ggml_tensor* k;            // (n_tokens, n_kv_head, head_dim), rotated
+  ggml_tensor* v;            // as k; null for latent attention: values are the first part of k
+  ggml_tensor* q_unrotated;  // as q; null for latent attention
+  ggml_tensor* hidden;       // (n_tokens, n_embd): the normed input that all are projected from
+};
+
 class AttentionSeam {
  public:
   AttentionSeam();
@@ -21,16 +30,13 @@ class AttentionSeam {
   // another that later lies at the same address.
   uint64_t serial() const { return serial_; }
 
-  // Called once for each attention layer, in order, while a graph is built. q (n_tokens, n_head,
-  // head_dim), k and v (n_tokens, n_kv_head, head_dim), all f32 and contiguous, q and k already
-  // rotated. Latent attention has no v (null): values are the first part of k. Stores k and v as
-  // the newest rows and returns the attention output (n_tokens, n_head * value dimension). Returns
-  // null when nothing after this layer's attention is wanted (the caller says
-  // `output_unused`, or the seam knows that this pass ends here): then the builder stops, and
-  // whatever has to be computed was added to the graph.
+  // Called once for each attention layer, in order, while a graph is built. Stores k and v as the
+  // newest rows and returns the attention output (n_tokens, n_head * value dimension). Returns null
+  // when nothing after this layer's attention is wanted (the caller says `output_unused`, or the
+  // seam knows that this pass ends here): then the builder stops, and whatever has to be computed
+  // was added to the graph.
   virtual ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
-                              ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
-                              bool output_unused) = 0;
+                              const AttentionInput& in, bool output_unused) = 0;
 
   // What a recurrent layer remembers of the tokens before the batch: (state size) values, f32.
   virtual ggml_tensor* state_before(ggml_context* context, int64_t layer) = 0;

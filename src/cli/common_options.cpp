@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "cli/arguments.h"
+#include "core/file.h"
+#include "ctxzip/heads.h"
 #include "ctxzip/progress.h"
 
 namespace ctxzip::cli {
@@ -56,6 +58,33 @@ void add_model_options(CLI::App& app, ModelFlags& flags, const std::string& defa
       app, "-t,--threads", {.min = 1, .max = kMaxThreads},
       [&flags](int64_t n) { flags.load.n_threads = static_cast<int>(n); },
       "Threads to compute with (default: one per core)");
+}
+
+CLI::Option* add_allocation_flag(CLI::App& app, Allocation& allocation) {
+  std::vector<std::pair<std::string, Allocation>> choices;
+  for (const Allocation choice :
+       {Allocation::kGlobal, Allocation::kLayer, Allocation::kUniform, Allocation::kNative}) {
+    choices.emplace_back(allocation_name(choice), choice);
+  }
+  return add_choice<Allocation>(
+      app, "--allocation", choices, [&](Allocation choice) { allocation = choice; },
+      "Who shares the budget: all heads, the heads of a layer, nobody, or as the method's authors "
+      "do (default: global)");
+}
+
+CLI::Option* add_heads_flag(CLI::App& app, std::string& file) {
+  return add_text(
+             app, "--heads", [&](std::string path) { file = std::move(path); },
+             "Head scores that `ctxzip heads` measured: no scoring pass")
+      ->type_name("FILE.json");
+}
+
+std::shared_ptr<const HeadScores> read_heads(const std::string& file) {
+  if (file.empty()) return nullptr;
+  const MappedFile mapped(file);
+  const std::span<const std::byte> bytes = mapped.bytes();
+  return std::make_shared<const HeadScores>(
+      heads_from_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
 }
 
 void add_answer_options(CLI::App& app, AskOptions& options) {

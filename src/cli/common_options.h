@@ -2,11 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "ctxzip/model.h"
 #include "ctxzip/session.h"
+#include "ctxzip/zip.h"
 
 namespace ctxzip::cli {
 
@@ -25,6 +27,14 @@ struct ModelFlags {
   ModelOptions load;
 };
 void add_model_options(CLI::App& app, ModelFlags& flags, const std::string& default_model);
+
+// --allocation
+CLI::Option* add_allocation_flag(CLI::App& app, Allocation& allocation);
+
+// --heads FILE
+CLI::Option* add_heads_flag(CLI::App& app, std::string& file);
+// Null for an empty name. Throws Error: kNotFound, kIo, kCorruptFile.
+std::shared_ptr<const HeadScores> read_heads(const std::string& file);
 
 // --max-tokens, --stop, --temp and the other flags of generation.
 void add_answer_options(CLI::App& app, AskOptions& options);

@@ -21,6 +21,7 @@ namespace {
 struct EvalFlags {
   std::string data;
   std::string out;
+  std::string heads;
   std::vector<std::string> methods{"full", "kvzip", "random"};
   OutputOptions output;
   ModelFlags model;
@@ -75,6 +76,7 @@ void run_with_progress(const Model& model, const eval::EvalRun& run, eval::RunLo
 
 int run(const eval::Task& task, EvalFlags& flags) {
   flags.run.methods = find_methods(flags.methods);
+  flags.run.heads = read_heads(flags.heads);
   const std::string path = model_path(flags.model.model);
   ProgressBar bar;
   bar.status("loading the model");
@@ -105,7 +107,7 @@ void add_method_flags(CLI::App& app, EvalFlags& flags) {
   eval::RunOptions& run = flags.run;
   app.add_option("--methods", flags.methods,
                  "What is compared, separated by commas (default: full,kvzip,random)")
-      ->type_name(method_names())
+      ->type_name("M,M...")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kGroup);
@@ -116,14 +118,8 @@ void add_method_flags(CLI::App& app, EvalFlags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(kGroup);
-  add_choice<Allocation>(
-      app, "--allocation",
-      {{"global", Allocation::kGlobal},
-       {"layer", Allocation::kLayer},
-       {"uniform", Allocation::kUniform}},
-      [&](Allocation allocation) { run.allocation = allocation; },
-      "Who shares the budget: all heads, the heads of a layer, nobody (default: global)")
-      ->group(kGroup);
+  add_allocation_flag(app, run.allocation)->group(kGroup);
+  add_heads_flag(app, flags.heads)->group(kGroup);
   add_choice<ReconAttention>(
       app, "--recon-attention",
       {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},

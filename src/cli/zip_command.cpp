@@ -33,6 +33,8 @@ struct ZipFlags {
   ModelFlags model;
   ZipOptions zip;
   std::vector<CLI::Option*> budget_flags;
+  CLI::Option* method_flag = nullptr;
+  std::string heads;
 };
 
 void add_budget_flags(CLI::App& app, Budget& budget, std::vector<CLI::Option*>& flags) {
@@ -53,21 +55,17 @@ void add_budget_flags(CLI::App& app, Budget& budget, std::vector<CLI::Option*>& 
   for (CLI::Option* const flag : flags) flag->group("Budget, one of");
 }
 
-void add_method_flags(CLI::App& app, ZipOptions& zip) {
+void add_method_flags(CLI::App& app, ZipFlags& flags) {
+  ZipOptions& zip = flags.zip;
   constexpr const char* kGroup = "Method";
-  add_choice<Method>(
-      app, "--method", {{"kvzip", Method::kKvzip}, {"random", Method::kRandom}},
-      [&](Method method) { zip.method = method; },
-      "What decides which pairs stay (default: kvzip; random is a baseline)")
-      ->group(kGroup);
-  add_choice<Allocation>(
-      app, "--allocation",
-      {{"global", Allocation::kGlobal},
-       {"layer", Allocation::kLayer},
-       {"uniform", Allocation::kUniform}},
-      [&](Allocation allocation) { zip.allocation = allocation; },
-      "Who shares the budget: all heads, the heads of a layer, nobody (default: global)")
-      ->group(kGroup);
+  std::vector<std::pair<std::string, Method>> methods;
+  for (const MethodInfo& info : zip_methods()) methods.emplace_back(info.name, info.method);
+  flags.method_flag = add_choice<Method>(
+      app, "--method", methods, [&](Method method) { zip.method = method; },
+      "What decides which pairs stay: see docs/methods.md (default: kvzip)");
+  flags.method_flag->type_name("METHOD")->group(kGroup);
+  add_allocation_flag(app, zip.allocation)->group(kGroup);
+  add_heads_flag(app, flags.heads)->group(kGroup);
   add_choice<Schedule>(
       app, "--schedule", {{"two-pass", Schedule::kTwoPass}, {"streaming", Schedule::kStreaming}},
       [&](Schedule schedule) { zip.schedule = schedule; },
@@ -107,6 +105,16 @@ void check_flags(const ZipFlags& flags) {
   if (n_budgets > 1) throw CLI::ValidationError(budgets, "only one budget can be given");
   if (flags.zip.budget.quality && !flags.zip.self_check) {
     throw CLI::ValidationError("--no-check", "--quality needs the check");
+  }
+  const bool by_heads =
+      flags.zip.method == Method::kHeadsDuo || flags.zip.method == Method::kHeadsDrop;
+  if (by_heads && flags.heads.empty()) {
+    throw CLI::ValidationError("--method", std::string(method_name(flags.zip.method)) +
+                                               " needs head scores: --heads FILE.json");
+  }
+  if (!by_heads && !flags.heads.empty()) {
+    throw CLI::ValidationError("--heads", "is for the methods heads-duo and heads-drop, not for " +
+                                              std::string(method_name(flags.zip.method)));
   }
 }
 
@@ -166,9 +174,13 @@ Context run_zip(const Model& model, const std::string& text, ZipFlags& flags,
 }
 
 int run(ZipFlags& flags) {
+  if (!flags.heads.empty() && flags.method_flag->count() == 0) {
+    flags.zip.method = Method::kHeadsDuo;
+  }
   check_flags(flags);
   const std::string out = output_path(flags);
   const std::string text = read_texts(flags.inputs);
+  flags.zip.heads = read_heads(flags.heads);
   const std::string path = model_path(flags.model.model);
   ProgressBar bar;
   ZipResult result{.file = out, .model_path = path, .default_model = !flags.model.model};
@@ -215,7 +227,7 @@ Run add_zip(CLI::App& app) {
       ->type_name("OUT.ctz");
   add_model_options(app, flags->model, std::string(default_model().name));
   add_budget_flags(app, flags->zip.budget, flags->budget_flags);
-  add_method_flags(app, flags->zip);
+  add_method_flags(app, *flags);
   add_text(
       app, "--system", [f](std::string text) { f->zip.system = std::move(text); },
       "System prompt (default: the model's own)");

@@ -9,14 +9,6 @@ namespace {
 // Loss in nats per token from which answers suffer: random eviction's is far above, KVzip's below.
 constexpr double kMuchLost = 0.2;
 
-const char* name_of(Method method) { return method == Method::kKvzip ? "kvzip" : "random"; }
-
-const char* name_of(Allocation allocation) {
-  return allocation == Allocation::kGlobal  ? "global"
-         : allocation == Allocation::kLayer ? "layer"
-                                            : "uniform";
-}
-
 const char* name_of(ReconAttention attention) {
   return attention == ReconAttention::kFull ? "full" : "local";
 }
@@ -35,8 +27,8 @@ CtzMeta describe(const detail::ModelState& model, const ZipPlan& plan, const Zip
   meta.turn_tokens = plan.layout.turn;
   meta.next_turn_tokens = plan.layout.next_turn;
   meta.templated = plan.layout.templated;
-  meta.method = name_of(options.method);
-  meta.allocation = name_of(options.allocation);
+  meta.method = method_name(options.method);
+  meta.allocation = allocation_name(options.allocation);
   meta.recon_attention = name_of(options.recon_attention);
   meta.schedule = name_of(options.schedule);
   meta.chunk_tokens = plan.chunk_tokens;

@@ -13,7 +13,8 @@ void prefill_rows(const detail::ModelState& model, GraphRunner& runner, const Se
                   const PrefillStores& stores, int64_t batch_tokens, const CancelToken* cancel,
                   const std::function<void(int64_t)>& on_rows) {
   DenseCache& window = stores.window;
-  CacheAttention attention(attention_setup(model), past, static_cast<int>(past.size()), nullptr);
+  CacheAttention attention(attention_setup(model), past, static_cast<int>(past.size()),
+                           stores.score, stores.queries);
   for (size_t done = 0; done < tokens.size();) {
     const auto part =
         tokens.subspan(done, std::min(static_cast<size_t>(batch_tokens), tokens.size() - done));

@@ -16,11 +16,13 @@ namespace ctxzip {
 DenseCache make_window_store(const detail::ModelState& model, int64_t batch_tokens);
 
 // Where a prefill writes: all rows of global layers, the newest ones of local layers, the states of
-// recurrent ones.
+// recurrent ones. The sinks, if any, note down its attention to what `global` holds.
 struct PrefillStores {
   DenseCache& global;
   DenseCache& window;  // made for batches of at least `batch_tokens`
   StateTrack& states;
+  const ScoreSink* score = nullptr;
+  const QuerySink* queries = nullptr;
 };
 
 // Appends the rows of `tokens`, which attend to `past`, to what the stores hold, and to each other.

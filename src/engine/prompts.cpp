@@ -13,7 +13,13 @@ RepeatPrompts encode(const Tokenizer& tokenizer, const PromptLayout& layout, con
 
 }  // namespace
 
-RepeatPrompts repeat_prompts(const Tokenizer& tokenizer, const PromptLayout& layout) {
+RepeatPrompts repeat_prompts(const Tokenizer& tokenizer, const PromptLayout& layout,
+                             RepeatWording wording) {
+  if (wording == RepeatWording::kBlank) return encode(tokenizer, layout, "\n\n", "\n\n");
+  if (wording == RepeatWording::kParaphrase) {
+    return encode(tokenizer, layout, "\n\nReproduce the preceding context without any changes.",
+                  "\n\nReproduce the preceding context without any changes, starting with");
+  }
   return encode(tokenizer, layout, "\n\nRepeat the previous context exactly.",
                 "\n\nRepeat the part of the previous context exactly, starting with");
 }

@@ -6,7 +6,11 @@
 #include "core/fail.h"
 #include "engine/passes.h"
 #include "engine/prompts.h"
+#include "score/knorm.h"
+#include "score/method_table.h"
+#include "score/output_norms.h"
 #include "score/random.h"
+#include "score/streaming_llm.h"
 
 namespace ctxzip {
 namespace {
@@ -17,6 +21,15 @@ constexpr double kSlack = 0.05;
 
 int64_t longest_chunk(const ZipPlan& plan) {
   return plan.n_prefix() + std::min(plan.chunk_tokens, plan.n_context());
+}
+
+// Scores of context tokens [begin, end).
+void copy_scores(const Scores& from, int64_t begin, int64_t end, Scores& to) {
+  for (int64_t head = 0; head < from.n_layer * from.n_kv_head; ++head) {
+    const int64_t start = head * from.n_context;
+    std::copy(from.values.begin() + start + begin, from.values.begin() + start + end,
+              to.values.begin() + start + begin);
+  }
 }
 
 // Pairs of positions before `end` that are gone cannot come back: they get the lowest score.
@@ -42,7 +55,8 @@ StreamZipper::StreamZipper(const Model& model, ZipPlan plan, const ZipOptions& o
       options_(options),
       size_(context_size(state(), plan_, options)),
       runner_(std::make_unique<GraphRunner>(state())),
-      prompts_(repeat_prompts(state().tokenizer, plan_.layout)),
+      prompts_(repeat_prompts(state().tokenizer, plan_.layout,
+                              method_traits(options.method).recon.wording)),
       chunk_(global_shape(state()), longest_chunk(plan_)),
       window_(make_window_store(state(), std::min(options.batch_tokens, longest_chunk(plan_)))),
       states_(first_states(state())),
@@ -85,21 +99,31 @@ void StreamZipper::prefill(int64_t begin, int64_t end) {
 
 void StreamZipper::score(int64_t begin, int64_t end) {
   const Stopwatch watch(seconds_.score);
-  if (plan_.too_short || options_.method == Method::kRandom) {
+  const MethodTraits& method = method_traits(options_.method);
+  const ReconScore kind = method.recon.score;
+  if (plan_.too_short || method.source == ScoreSource::kPlaces) {
     const Scores given =
-        random_scores(scores_.n_layer, scores_.n_kv_head, scores_.n_context, options_.seed);
-    for (int64_t head = 0; head < scores_.n_layer * scores_.n_kv_head; ++head) {
-      const int64_t start = head * scores_.n_context;
-      std::copy(given.values.begin() + start + begin, given.values.begin() + start + end,
-                scores_.values.begin() + start + begin);
-    }
-    return;
+        options_.method == Method::kStreamingLlm
+            ? streaming_llm_scores(scores_.n_layer, scores_.n_kv_head, scores_.n_context,
+                                   plan_.n_prefix())
+            : random_scores(scores_.n_layer, scores_.n_kv_head, scores_.n_context, options_.seed);
+    return copy_scores(given, begin, end, scores_);
+  }
+  if (method.source == ScoreSource::kRows) {
+    return knorm_scores(chunk_, first_row(begin), begin, end - begin, scores_);
+  }
+  std::vector<float> value_logs;
+  if (kind == ReconScore::kNormalised) {
+    value_logs.resize(static_cast<size_t>(scores_.n_layer * state().hp.n_head * scores_.n_context));
+    output_norm_logs(state(), chunk_, first_row(begin), begin, end - begin, scores_.n_context,
+                     value_logs);
   }
   const ReconstructionPass pass = reconstruction_pass(prompts_, plan_.context, begin, end);
   SegmentTable prefix_and_chunk = segment_table(state());
   prefix_and_chunk.add_prefix(survivors_);
   prefix_and_chunk.add(chunk_, first_row(begin), chunk_.n_rows());
-  PassAttention over = chunk_attention(std::move(prefix_and_chunk), begin, scores_);
+  PassAttention over = chunk_attention(std::move(prefix_and_chunk), begin, scores_, kind,
+                                       value_logs.empty() ? nullptr : value_logs.data());
   over.past.add_window(frozen_window_);
   run_pass(state(), *runner_, over.past, over.own_place, &over.sink,
            {pass.input, plan_.n_prefix() + end, {}}, {.cancel = options_.cancel});
@@ -137,7 +161,10 @@ void StreamZipper::evict(int64_t begin, int64_t end) {
     n_keep = std::min(size_.heads() * end, static_cast<int64_t>(wanted));
   }
   const Budget& budget = plan_.too_short ? Budget{} : options_.budget;
-  KeepSet kept = select_within(scores_, n_keep, options_.allocation, budget, size_);
+  const BudgetRule& rule = method_traits(options_.method).rule;
+  KeepSet kept =
+      select_within([&](int64_t n) { return select_pairs(scores_, n, options_.allocation, rule); },
+                    n_keep, budget, size_);
   forget_dropped(kept, end, scores_);
   survivors_.merge(chunk_, first_row(begin), begin, std::move(kept));
 }

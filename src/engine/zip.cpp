@@ -6,6 +6,7 @@
 #include "engine/prompts.h"
 #include "engine/stream_zip.h"
 #include "engine/zipper.h"
+#include "score/method_table.h"
 #include "select/select.h"
 
 namespace ctxzip {
@@ -32,6 +33,21 @@ HeldRows held_rows(const ZipPlan& plan, const ZipOptions& options, const Context
   return {.peak = std::min(1.0, kept + chunk), .attended = std::min(0.5, (kept + chunk) / 2)};
 }
 
+// Share of the context that scoring feeds to the model.
+double fed_share(const MethodTraits& method) {
+  if (method.source != ScoreSource::kReconstruction) return 0;
+  switch (method.recon.input) {
+    case ReconInput::kFull:
+      return 1;
+    case ReconInput::kFirst:
+    case ReconInput::kLast:
+      return kPartialInput;
+    case ReconInput::kPrompt:
+      return 0;
+  }
+  return 1;
+}
+
 }  // namespace
 
 ZipEstimate estimate_zip(const Model& model, std::string_view text, const ZipOptions& options) {
@@ -41,8 +57,9 @@ ZipEstimate estimate_zip(const Model& model, std::string_view text, const ZipOpt
   const ContextSize size = context_size(state, plan, options);
   const HeldRows held = held_rows(plan, options, size);
   const int64_t n_positions = plan.n_positions();
-  const int64_t pass =
-      plan.chunk_tokens + longest_prompt(repeat_prompts(state.tokenizer, plan.layout));
+  const MethodTraits& method = method_traits(options.method);
+  const int64_t pass = plan.chunk_tokens + longest_prompt(repeat_prompts(
+                                               state.tokenizer, plan.layout, method.recon.wording));
   const int64_t pair_bytes = static_cast<int64_t>(global_shape(state).pair_size());
 
   ZipEstimate estimate;
@@ -59,12 +76,12 @@ ZipEstimate estimate_zip(const Model& model, std::string_view text, const ZipOpt
   const double weights = static_cast<double>(model.info().n_parameters - hp.n_vocab * hp.n_embd);
   const double n = static_cast<double>(n_positions);
   const double per_row = 4.0 * static_cast<double>(hp.layers.n_global() * hp.n_head * hp.head_dim);
-  const bool scored = options.method == Method::kKvzip && !plan.too_short;
+  const double scored = plan.too_short ? 0 : fed_share(method);
   const bool local =
       options.recon_attention == ReconAttention::kLocal || options.schedule == Schedule::kStreaming;
   const double scored_rows = local ? static_cast<double>(plan.chunk_tokens) : n;
-  estimate.flops = 2 * weights * n * (scored ? 2 : 1) + per_row * n * n * held.attended +
-                   (scored ? per_row * n * scored_rows : 0);
+  estimate.flops = 2 * weights * n * (1 + scored) + per_row * n * n * held.attended +
+                   scored * per_row * n * scored_rows;
   return estimate;
 }
 

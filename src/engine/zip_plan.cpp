@@ -4,9 +4,11 @@
 
 #include "cache/context_rows.h"
 #include "core/fail.h"
+#include "ctxzip/heads.h"
 #include "engine/document_text.h"
 #include "engine/graph_runner.h"
 #include "engine/prompts.h"
+#include "score/method_table.h"
 
 namespace ctxzip {
 namespace {
@@ -15,6 +17,15 @@ constexpr int64_t kShortestChunk = 256;
 
 void notice(const ZipOptions& options, std::string_view text) {
   if (options.notice) options.notice(LogLevel::kWarning, text);
+}
+
+std::string streaming_methods() {
+  std::string names;
+  for (const MethodInfo& info : zip_methods()) {
+    if (!method_traits(info.method).streams) continue;
+    names += (names.empty() ? "" : ", ") + std::string(info.name);
+  }
+  return names;
 }
 
 void check_options(const ZipOptions& options) {
@@ -37,17 +48,51 @@ void check_options(const ZipOptions& options) {
     fail(ErrorKind::kInvalidArgument,
          "a quality budget is searched over the whole cache: it needs the two-pass schedule");
   }
+  if (options.schedule == Schedule::kStreaming && !method_traits(options.method).streams) {
+    fail(ErrorKind::kInvalidArgument,
+         "method {} needs the two-pass schedule: with the streaming schedule work {}",
+         method_name(options.method), streaming_methods());
+  }
+  if (method_traits(options.method).source == ScoreSource::kHeads && options.heads == nullptr) {
+    fail(ErrorKind::kInvalidArgument,
+         "method {} needs head scores: give a file that `ctxzip heads` made (--heads)",
+         method_name(options.method));
+  }
   if (options.chunk_tokens < 1 || options.batch_tokens < 1) {
     fail(ErrorKind::kInvalidArgument, "chunks of {} and batches of {} tokens: expected at least 1",
          options.chunk_tokens, options.batch_tokens);
   }
 }
 
+void check_heads(const HeadScores& heads, const detail::ModelState& model) {
+  if (heads.model_fingerprint != model.info.fingerprint) {
+    fail(ErrorKind::kMismatch,
+         "head scores of another model: fingerprint {} ({}), this model's is {} ({}); measure them "
+         "with `ctxzip heads`",
+         heads.model_fingerprint, heads.model_name, model.info.fingerprint, model.info.name);
+  }
+  const std::vector<int64_t>& layers = model.hp.layers.global_layers();
+  if (heads.layers != layers || heads.n_kv_head != model.hp.n_kv_head ||
+      heads.values.size() != layers.size() * static_cast<size_t>(heads.n_kv_head)) {
+    fail(ErrorKind::kMismatch, "head scores of {} layers with {} heads: expected {} with {}",
+         heads.layers.size(), heads.n_kv_head, layers.size(), model.hp.n_kv_head);
+  }
+}
+
+// Latent attention has one row for keys and values, in a space of its own.
 void refuse_unsupported(const detail::ModelState& model, const ZipOptions& options) {
-  if (model.hp.latent.content > 0 && options.kv != KvType::kF16) {
+  if (model.hp.latent.content == 0) return;
+  if (options.kv != KvType::kF16) {
     fail(ErrorKind::kUnsupported,
          "rows of latent attention (architecture '{}') are not quantised: use f16 rows",
          model.hp.architecture);
+  }
+  const MethodTraits& method = method_traits(options.method);
+  if (method.source == ScoreSource::kQueryMoments ||
+      method.recon.score == ReconScore::kNormalised) {
+    fail(ErrorKind::kUnsupported,
+         "method {} needs keys and values of heads: latent attention (architecture '{}') has none",
+         method_name(options.method), model.hp.architecture);
   }
 }
 
@@ -56,7 +101,8 @@ void refuse_unsupported(const detail::ModelState& model, const ZipOptions& optio
 int64_t fit_chunk(const detail::ModelState& model, const ZipPlan& plan, const ZipOptions& options) {
   const int64_t n_train = model.hp.n_ctx_train;
   const int64_t wanted = std::min(options.chunk_tokens, plan.n_context());
-  const int64_t prompt = longest_prompt(repeat_prompts(model.tokenizer, plan.layout));
+  const RepeatWording wording = method_traits(options.method).recon.wording;
+  const int64_t prompt = longest_prompt(repeat_prompts(model.tokenizer, plan.layout, wording));
   const int64_t room = n_train - plan.n_positions() - prompt;
   if (room >= wanted || options.allow_long) return wanted;
   if (room < kShortestChunk) {
@@ -119,6 +165,7 @@ ZipPlan plan_zip(const detail::ModelState& model, PromptLayout layout, std::vect
   refuse_unsupported(model, options);
   if (context.empty())
     fail(ErrorKind::kInvalidArgument, "the context has no tokens: there is nothing to zip");
+  if (options.heads != nullptr) check_heads(*options.heads, model);
   ZipPlan plan{.layout = std::move(layout), .context = std::move(context)};
   plan.chunk_tokens = fit_chunk(model, plan, options);
   plan.too_short = plan.n_context() < kShortestCompressed;

@@ -4,15 +4,27 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "ctxzip/heads.h"
 #include "engine/passes.h"
 #include "engine/prompts.h"
-#include "score/kvzip.h"
+#include "score/expected_attention.h"
+#include "score/knorm.h"
+#include "score/output_norms.h"
+#include "score/prefill_attention.h"
 #include "score/random.h"
+#include "score/streaming_llm.h"
+#include "select/heads.h"
 
 namespace ctxzip {
 namespace {
 
 constexpr int kQualitySteps = 7;  // of a bisection over the share kept: within 1%
+
+// Whether scores are made from what a prefill notes down.
+bool is_observed(const MethodTraits& method) {
+  return method.source == ScoreSource::kPrefillAttention ||
+         method.source == ScoreSource::kQueryMoments;
+}
 
 }  // namespace
 
@@ -34,50 +46,115 @@ void Zipper::report_progress(Stage stage, int64_t done, int64_t total) const {
   if (options_.progress) options_.progress(stage, done, total);
 }
 
-void Zipper::prefill() {
-  const Stopwatch watch(seconds_.prefill);
+void Zipper::run_prefill(Stage stage, const ScoreSink* score, const QuerySink* queries) {
   std::vector<Token> tokens = plan_.layout.prefix;
   tokens.insert(tokens.end(), plan_.context.begin(), plan_.context.end());
   const int64_t n_tokens = static_cast<int64_t>(tokens.size());
-  report_progress(Stage::kPrefill, 0, n_tokens);
-  prefill_rows(state(), *runner_, segment_table(state()), tokens, 0, {full_, window_, states_},
-               options_.batch_tokens, options_.cancel,
-               [&](int64_t done) { report_progress(Stage::kPrefill, done, n_tokens); });
+  report_progress(stage, 0, n_tokens);
+  full_.truncate(0);
+  window_.truncate(0);
+  states_.set(first_states(state()));
+  prefill_rows(state(), *runner_, segment_table(state()), tokens, 0,
+               {full_, window_, states_, score, queries}, options_.batch_tokens, options_.cancel,
+               [&](int64_t done) { report_progress(stage, done, n_tokens); });
+}
+
+void Zipper::prefill() {
+  const Stopwatch watch(seconds_.prefill);
+  const MethodTraits& method = method_traits(options_.method);
+  if (!is_observed(method) || plan_.too_short)
+    return run_prefill(Stage::kPrefill, nullptr, nullptr);
+  scores_.emplace(method.scores_of, observed_scores(method.scores_of, Stage::kPrefill));
+}
+
+Scores Zipper::observed_scores(Method method, Stage stage) {
+  const int64_t n_prefix = plan_.n_prefix();
+  const int64_t n_context = plan_.n_context();
+  if (method == Method::kExpectedAttention) {
+    QueryMoments moments = start_moments(state(), n_prefix, n_context);
+    const QuerySink sink = moments.sink();
+    run_prefill(stage, nullptr, &sink);
+    return expected_attention_scores(state(), moments, full_, n_prefix, n_context);
+  }
+  const KvShape& shape = full_.shape();
+  Scores scores = start_prefill_scores(method, shape.n_layer, shape.n_kv_head, n_context);
+  const ScoreSink sink = prefill_sink(method, n_prefix, scores);
+  run_prefill(stage, &sink, nullptr);
+  finish_prefill_scores(method, state().hp.group(), scores);
+  return scores;
 }
 
 const Scores& Zipper::scores(Method method) {
   CHECK(full_.n_rows() == plan_.n_positions());
+  const MethodTraits& traits = method_traits(method);
+  method = traits.scores_of;
   const auto found = scores_.find(method);
   if (found != scores_.end()) return found->second;
   const Stopwatch watch(seconds_.score);
-  const KvShape& shape = full_.shape();
   Scores scores;
-  if (method == Method::kRandom) {
-    scores = random_scores(shape.n_layer, shape.n_kv_head, plan_.n_context(), options_.seed);
+  if (traits.source == ScoreSource::kReconstruction) {
+    scores = reconstruction_scores(traits.recon);
+  } else if (is_observed(traits)) {
+    frozen_window();  // the windows are made again, but nobody needs them any more
+    scores = observed_scores(method, Stage::kScore);
+    window_.truncate(0);
   } else {
-    scores = start_scores(shape.n_layer, shape.n_kv_head, plan_.n_context());
-    score_by_reconstruction(scores);
-    finish_scores(scores);
+    scores = place_scores(method);
   }
   return scores_.emplace(method, std::move(scores)).first->second;
 }
 
-void Zipper::score_by_reconstruction(Scores& scores) {
-  const RepeatPrompts prompts = repeat_prompts(state().tokenizer, plan_.layout);
-  report_progress(Stage::kScore, 0, plan_.n_context());
-  for (const ReconstructionPass& pass :
-       plan_reconstruction(prompts, plan_.context, plan_.chunk_tokens)) {
-    const PassAttention over = pass_attention(full_rows(), pass, options_.recon_attention, scores);
+Scores Zipper::place_scores(Method method) const {
+  const KvShape& shape = full_.shape();
+  const int64_t n_context = plan_.n_context();
+  if (method == Method::kRandom) {
+    return random_scores(shape.n_layer, shape.n_kv_head, n_context, options_.seed);
+  }
+  if (method == Method::kStreamingLlm) {
+    return streaming_llm_scores(shape.n_layer, shape.n_kv_head, n_context, plan_.n_prefix());
+  }
+  CHECK(method == Method::kKnorm);
+  Scores scores = filled_scores(shape.n_layer, shape.n_kv_head, n_context, 0);
+  knorm_scores(full_, plan_.n_prefix(), 0, n_context, scores);
+  return scores;
+}
+
+Scores Zipper::reconstruction_scores(const ReconVariant& variant) {
+  const RepeatPrompts prompts = repeat_prompts(state().tokenizer, plan_.layout, variant.wording);
+  const KvShape& shape = full_.shape();
+  const int64_t n_context = plan_.n_context();
+  Scores scores = start_scores(shape.n_layer, shape.n_kv_head, n_context);
+  std::vector<float> value_logs;
+  if (variant.score == ReconScore::kNormalised) {
+    value_logs.resize(static_cast<size_t>(shape.n_layer * state().hp.n_head * n_context));
+    output_norm_logs(state(), full_, plan_.n_prefix(), 0, n_context, n_context, value_logs);
+  }
+  report_progress(Stage::kScore, 0, n_context);
+  const std::vector<ReconstructionPass> passes =
+      plan_reconstruction(prompts, plan_.context, plan_.chunk_tokens, variant.input);
+  if (passes.front().input.empty()) {
+    fail(ErrorKind::kUnsupported, "the model has no tokenizer: there is no prompt to score with");
+  }
+  int64_t n_fed = 0;
+  for (const ReconstructionPass& pass : passes) n_fed += static_cast<int64_t>(pass.input.size());
+  int64_t done = 0;
+  for (const ReconstructionPass& pass : passes) {
+    const PassAttention over =
+        pass_attention(full_rows(), pass, options_.recon_attention, scores, variant.score,
+                       value_logs.empty() ? nullptr : value_logs.data());
+    const auto n = static_cast<int64_t>(pass.input.size());
     const RunControl control = {
         .cancel = options_.cancel, .on_fraction = [&](double share) {
-          const auto done =
-              static_cast<int64_t>(share * static_cast<double>(pass.end - pass.begin));
-          report_progress(Stage::kScore, pass.begin + done, plan_.n_context());
+          const auto now = done + static_cast<int64_t>(share * static_cast<double>(n));
+          report_progress(Stage::kScore, now * n_context / n_fed, n_context);
         }};
     run_pass(state(), *runner_, over.past, over.own_place, &over.sink,
              {pass.input, plan_.n_positions(), {}}, control);
-    report_progress(Stage::kScore, pass.end, plan_.n_context());
+    done += n;
+    report_progress(Stage::kScore, done * n_context / n_fed, n_context);
   }
+  finish_scores(scores, variant.score);
+  return scores;
 }
 
 const FrozenLayers& Zipper::frozen_window() {
@@ -111,23 +188,39 @@ KeepSet Zipper::select(Method method, const Budget& budget, Allocation allocatio
   if (n_keep == size.heads() * plan_.n_context() && !budget.size_bytes) {
     return keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
   }
-  return select_within(scores(method), n_keep, allocation, budget, size);
+  return select_within([&](int64_t n) { return keep(method, n, allocation); }, n_keep, budget,
+                       size);
+}
+
+KeepSet Zipper::keep(Method method, int64_t n_keep, Allocation allocation) {
+  if (method_traits(method).source == ScoreSource::kHeads) {
+    const KvShape& shape = full_.shape();
+    CHECK(options_.heads != nullptr);
+    return select_heads(
+        {.n_layer = shape.n_layer,
+         .n_kv_head = shape.n_kv_head,
+         .n_context = plan_.n_context(),
+         .n_prefix = plan_.n_prefix(),
+         .structure = method == Method::kHeadsDuo ? HeadStructure::kDuo : HeadStructure::kDrop},
+        options_.heads->values, n_keep);
+  }
+  return select_pairs(scores(method), n_keep, allocation, method_traits(method).rule);
 }
 
 KeepSet Zipper::search_quality(Method method, double bound, Allocation allocation) {
   if (probes_.empty()) fail(ErrorKind::kInvalidArgument, "a quality budget needs the self-check");
-  const Scores& all_scores = scores(method);
+  const KvShape& shape = full_.shape();
   const double base = full_check().reconstruction;
-  const int64_t total = all_scores.pairs();
+  const int64_t total = shape.n_layer * shape.n_kv_head * plan_.n_context();
   int64_t low = 0;       // too few
   int64_t high = total;  // enough: nothing is lost
-  KeepSet best = keep_all(all_scores.n_layer, all_scores.n_kv_head, all_scores.n_context);
+  KeepSet best = keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
   for (int step = 0; step < kQualitySteps; ++step) {
     const Stopwatch watch(seconds_.check);
     report_progress(Stage::kCheck, step, kQualitySteps);
     // Sizes of interest span orders of magnitude: halve the ratio first, then narrow down.
     const int64_t middle = low == 0 ? high / 2 : low + (high - low) / 2;
-    KeepSet candidate = select_pairs(all_scores, std::max<int64_t>(1, middle), allocation);
+    KeepSet candidate = keep(method, std::max<int64_t>(1, middle), allocation);
     SegmentTable kept = segment_table(state());
     kept.add(full_, plan_.n_prefix(), candidate);
     kept.add_window(frozen_window());

@@ -17,6 +17,7 @@
 #include "engine/self_check.h"
 #include "engine/zip_plan.h"
 #include "score/kvzip.h"
+#include "score/method_table.h"
 #include "score/scores.h"
 
 namespace ctxzip {
@@ -26,8 +27,11 @@ class Zipper {
  public:
   Zipper(const Model& model, ZipPlan plan, const ZipOptions& options);
 
+  // Notes down what the options' method wants to know of the prefill's attention.
   void prefill();
-  // Of the evictable pairs; computed on first use.
+  // Of the evictable pairs; computed on first use, for all methods but those of head scores. A
+  // method that looks at the prefill's attention and is not the options' own repeats the prefill
+  // (the same rows come out).
   const Scores& scores(Method method);
   // The rows a budget keeps; a quality budget is searched with the self-check.
   KeepSet select(Method method, const Budget& budget, Allocation allocation);
@@ -44,7 +48,12 @@ class Zipper {
 
  private:
   const detail::ModelState& state() const { return *model_.state(); }
-  void score_by_reconstruction(Scores& scores);
+  void run_prefill(Stage stage, const ScoreSink* score, const QuerySink* queries);
+  // Prefills, and computes scores that are made from the prefill's attention.
+  Scores observed_scores(Method method, Stage stage);
+  Scores reconstruction_scores(const ReconVariant& variant);
+  Scores place_scores(Method method) const;
+  KeepSet keep(Method method, int64_t n_keep, Allocation allocation);
   KeepSet search_quality(Method method, double bound, Allocation allocation);
   const SelfCheck& full_check();
   // Windows and states at the context's end; what windows are made of is given back.
@@ -60,7 +69,7 @@ class Zipper {
   DenseCache window_;  // local layers: what the newest token's window still shows, at least
   StateTrack states_;  // recurrent layers
   std::optional<FrozenLayers> frozen_window_;
-  std::map<Method, Scores> scores_;
+  std::map<Method, Scores> scores_;  // by MethodTraits::scores_of
   SelfCheckProbes probes_;
   std::optional<SelfCheck> full_check_;
   StageSeconds seconds_;

@@ -1,15 +1,25 @@
 #include "eval/method.h"
 
-#include <array>
+#include <vector>
+
+#include "engine/query_scores.h"
 
 namespace ctxzip::eval {
 
 std::span<const EvalMethod> methods() {
-  static constexpr std::array kMethods{
-      EvalMethod{"full", std::nullopt},
-      EvalMethod{"kvzip", Method::kKvzip},
-      EvalMethod{"random", Method::kRandom},
-  };
+  static const std::vector<EvalMethod> kMethods = [] {
+    std::vector<EvalMethod> all = {{"full", std::nullopt}};
+    for (const MethodInfo& info : zip_methods()) {
+      all.push_back({std::string(info.name), info.method});
+    }
+    for (const MethodInfo& info : zip_methods()) {
+      if (!knows_queries(info.method)) continue;
+      const std::string name(info.name);
+      all.push_back({name + "-prefill", info.method, QuerySetting::kPrefill});
+      all.push_back({name + "-reuse", info.method, QuerySetting::kReuse});
+    }
+    return all;
+  }();
   return kMethods;
 }
 

@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <span>
+#include <utility>
 
 #include "core/fail.h"
 #include "core/file.h"
 #include "core/hash.h"
+#include "ctxzip/heads.h"
 #include "ctxzip/session.h"
 #include "ctxzip_version.h"
 #include "engine/document_text.h"
+#include "engine/query_scores.h"
 #include "engine/stream_zip.h"
 #include "engine/zipper.h"
+#include "score/method_table.h"
 #include "select/select.h"
 
 namespace ctxzip::eval {
@@ -18,18 +24,6 @@ namespace {
 
 constexpr int64_t kLogVersion = 1;
 constexpr int64_t kQuestionsAtOnce = 8;
-
-const char* name_of(Allocation allocation) {
-  switch (allocation) {
-    case Allocation::kGlobal:
-      return "global";
-    case Allocation::kLayer:
-      return "layer";
-    case Allocation::kUniform:
-      return "uniform";
-  }
-  return "unknown";
-}
 
 const char* name_of(ReconAttention attention) {
   return attention == ReconAttention::kFull ? "full" : "local";
@@ -51,6 +45,12 @@ void check_options(const RunOptions& options) {
   for (size_t at = 0; at < options.methods.size(); ++at) {
     const EvalMethod* const method = options.methods[at];
     needs_ratio |= method->scores.has_value();
+    if (method->scores && method_traits(*method->scores).source == ScoreSource::kHeads &&
+        options.heads == nullptr) {
+      fail(ErrorKind::kInvalidArgument,
+           "method {} needs head scores: give a file that `ctxzip heads` made (--heads)",
+           method->name);
+    }
     if (std::count(options.methods.begin(), options.methods.end(), method) > 1) {
       fail(ErrorKind::kInvalidArgument, "method {} is given twice", method->name);
     }
@@ -118,6 +118,10 @@ Json header_json(const Model& model, const EvalRun& run, const std::string& data
   const RunOptions& options = run.options;
   Json methods = Json::array();
   for (const EvalMethod* method : options.methods) methods.push_back(method->name);
+  Json heads;  // null without head scores
+  if (options.heads != nullptr) {
+    heads = to_hex(hash64(std::as_bytes(std::span(options.heads->values))));
+  }
   return {
       {"record", "header"},
       {"format", "ctxzip-eval"},
@@ -134,11 +138,12 @@ Json header_json(const Model& model, const EvalRun& run, const std::string& data
       {"data", data_json(run, data_path)},
       {"methods", methods},
       {"ratios", options.ratios},
+      {"heads", heads},
       {"n_contexts", run.contexts.size()},
       {"n_questions", run.n_questions()},
       {"max_tokens", options.max_tokens.value_or(run.task.max_tokens)},
       {"seed", options.seed},
-      {"allocation", name_of(options.allocation)},
+      {"allocation", allocation_name(options.allocation)},
       {"recon_attention", name_of(options.recon_attention)},
       {"schedule", options.schedule == Schedule::kTwoPass ? "two-pass" : "streaming"},
       {"chunk_tokens", options.chunk_tokens},
@@ -153,6 +158,7 @@ Json header_json(const Model& model, const EvalRun& run, const std::string& data
 ZipOptions zip_options(const RunOptions& options, size_t context_number, const RunHooks& hooks) {
   ZipOptions zip;
   zip.allocation = options.allocation;
+  zip.heads = options.heads;
   zip.recon_attention = options.recon_attention;
   zip.chunk_tokens = options.chunk_tokens;
   zip.self_check = false;
@@ -276,9 +282,14 @@ class ContextRun {
  private:
   void ask_all(const Variant& variant, Progress& progress, std::vector<AnswerRecord>& all);
   // The context with only what a variant keeps, and the time of the steps to it.
-  Context cut(const Variant& variant, RecordTimes& times);
+  Context cut(const Variant& variant, const KeepSet& kept, RecordTimes& times);
   Context stream(const Variant& variant, RecordTimes& times);
+  void ask_zipped(const Variant& variant, const Context& zipped, const RecordTimes& times,
+                  std::span<const EvalQuestion> questions, Progress& progress,
+                  std::vector<AnswerRecord>& all);
   KeepSet select(const Variant& variant);
+  // When the question is known.
+  KeepSet select_for(const Variant& variant, const EvalQuestion& question);
 
   const Model& model_;
   const EvalRun& run_;
@@ -287,6 +298,7 @@ class ContextRun {
   const RunHooks& hooks_;
   Zipper zipper_;
   std::map<Method, double> score_s_;
+  double query_score_s_ = 0;  // since the last zip for a question
 };
 
 KeepSet ContextRun::select(const Variant& variant) {
@@ -296,7 +308,8 @@ KeepSet ContextRun::select(const Variant& variant) {
     return keep_all(shape.n_layer, shape.n_kv_head, zipper_.plan().n_context());
   }
   const Method method = *variant.method->scores;
-  if (!score_s_.contains(method) && !zipper_.plan().too_short) {
+  const bool scored = method_traits(method).source != ScoreSource::kHeads;
+  if (scored && !score_s_.contains(method) && !zipper_.plan().too_short) {
     const double before = zipper_.seconds().score;
     zipper_.scores(method);
     score_s_[method] = zipper_.seconds().score - before;
@@ -306,14 +319,37 @@ KeepSet ContextRun::select(const Variant& variant) {
   return zipper_.select(method, budget, run_.options.allocation);
 }
 
-Context ContextRun::cut(const Variant& variant, RecordTimes& times) {
-  const KeepSet kept = select(variant);
+KeepSet ContextRun::select_for(const Variant& variant, const EvalQuestion& question) {
+  if (zipper_.seconds().prefill == 0) zipper_.prefill();
+  const detail::ModelState& state = *model_.state();
+  const ZipPlan& plan = zipper_.plan();
+  const Method method = *variant.method->scores;
+  Budget budget;
+  budget.ratio = variant.ratio;
+  if (plan.too_short) return zipper_.select(method, budget, run_.options.allocation);
+  std::vector<Token> tokens = plan.layout.question;
+  const std::vector<Token> text =
+      state.tokenizer.encode_plain(question_prompt(run_.task, question));
+  tokens.insert(tokens.end(), text.begin(), text.end());
+  tokens.insert(tokens.end(), plan.layout.turn.begin(), plan.layout.turn.end());
+  const Stopwatch watch(query_score_s_);
+  const Scores scores = query_scores(state, zipper_, method, tokens, hooks_.cancel);
+  const ZipOptions options = zip_options(run_.options, 0, hooks_);
+  const int64_t n_keep = pairs_for_budget(budget, context_size(state, plan, options));
+  return select_pairs(scores, n_keep, run_.options.allocation, method_traits(method).rule);
+}
+
+Context ContextRun::cut(const Variant& variant, const KeepSet& kept, RecordTimes& times) {
   const Method method = variant.method->scores.value_or(Method::kKvzip);
   const double compact_before = zipper_.seconds().compact;
   Context zipped = zipper_.copy(method, run_.options.allocation, kept);
   times.prefill_s = zipper_.seconds().prefill;
-  times.score_s = variant.method->scores ? score_s_[method] : 0;
   times.compact_s = zipper_.seconds().compact - compact_before;
+  if (variant.method->query != QuerySetting::kAgnostic) {
+    times.score_s = std::exchange(query_score_s_, 0);
+  } else if (variant.method->scores) {
+    times.score_s = score_s_[method];
+  }
   return zipped;
 }
 
@@ -335,10 +371,29 @@ Context ContextRun::stream(const Variant& variant, RecordTimes& times) {
 
 void ContextRun::ask_all(const Variant& variant, Progress& progress,
                          std::vector<AnswerRecord>& all) {
-  const bool streamed =
-      run_.options.schedule == Schedule::kStreaming && variant.method->scores.has_value();
+  const std::span<const EvalQuestion> questions(context_.questions);
   RecordTimes times{.n_threads = model_.state()->options.n_threads};
-  const Context zipped = streamed ? stream(variant, times) : cut(variant, times);
+  const auto ask_after = [&](const KeepSet& kept, std::span<const EvalQuestion> some) {
+    const Context zipped = cut(variant, kept, times);
+    ask_zipped(variant, zipped, times, some, progress, all);
+  };
+  if (variant.method->query == QuerySetting::kPrefill) {
+    for (size_t at = 0; at < questions.size(); ++at) {
+      ask_after(select_for(variant, questions[at]), questions.subspan(at, 1));
+    }
+  } else if (variant.method->query == QuerySetting::kReuse && !questions.empty()) {
+    ask_after(select_for(variant, questions.front()), questions);
+  } else if (run_.options.schedule == Schedule::kStreaming && variant.method->scores) {
+    const Context zipped = stream(variant, times);
+    ask_zipped(variant, zipped, times, questions, progress, all);
+  } else {
+    ask_after(select(variant), questions);
+  }
+}
+
+void ContextRun::ask_zipped(const Variant& variant, const Context& zipped, const RecordTimes& times,
+                            std::span<const EvalQuestion> questions, Progress& progress,
+                            std::vector<AnswerRecord>& all) {
   const ZipReport& report = zipped.report();
   AnswerRecord record{
       .key = {.context = context_.id, .method = variant.method->name, .ratio = variant.ratio},
@@ -346,10 +401,10 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
       .pairs_kept = report.pairs_kept,
       .pairs_total = report.pairs_total,
       .kv_bytes = report.kv_bytes_kept,
-      .kv_bytes_full = report.kv_bytes_full};
-  record.times = times;
+      .kv_bytes_full = report.kv_bytes_full,
+      .times = times};
   std::vector<Question> asked;
-  for (const EvalQuestion& question : context_.questions) {
+  for (const EvalQuestion& question : questions) {
     Question& one = asked.emplace_back(Question{question_prompt(run_.task, question)});
     one.options.max_tokens = run_.options.max_tokens.value_or(answer_tokens(run_.task, question));
     one.options.cancel = hooks_.cancel;
@@ -360,7 +415,7 @@ void ContextRun::ask_all(const Variant& variant, Progress& progress,
   for (size_t number = 0; number < results.size(); ++number) {
     if (const Error* error = std::get_if<Error>(&results[number])) throw *error;
     const Answer& answer = std::get<Answer>(results[number]);
-    const EvalQuestion& question = context_.questions[number];
+    const EvalQuestion& question = questions[number];
     record.key.question = question.id;
     record.part = question.part;
     record.output = answer.text;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct RunOptions {
   std::string filler = {};                 // text file for generated contexts; empty: built-in
   bool skip_long = false;                  // leave out what the model has no room for
   Allocation allocation = Allocation::kGlobal;
+  std::shared_ptr<const HeadScores> heads = {};  // of methods that need them
   ReconAttention recon_attention = ReconAttention::kFull;
   // Streaming prefills anew for every ratio: what is left of a chunk depends on it.
   Schedule schedule = Schedule::kTwoPass;

@@ -15,6 +15,7 @@
 #include "engine/stream_zip.h"
 #include "engine/zipper.h"
 #include "eval/llama_peer.h"
+#include "eval/sample_text.h"
 #include "select/select.h"
 
 namespace ctxzip::eval {
@@ -34,25 +35,8 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Varied sentences with a fact in each: nothing that a cache could drop unnoticed.
-std::string built_in_text() {
-  constexpr const char* kPeople[] = {"Anna Breck", "Tom Hale", "Mila Storm", "Jon Vance",
-                                     "Ida Roe"};
-  constexpr const char* kThings[] = {"a brass lamp", "forty slates",      "the north boat",
-                                     "two clocks",   "a map of the fell", "the old ledger",
-                                     "nine ropes"};
-  constexpr const char* kPlaces[] = {"Kettle Point", "Ostwick", "Harrow Fell", "Lindhaven"};
-  std::string text;
-  for (int entry = 0; entry < 400; ++entry) {
-    text += fmt::format("Entry {}: on day {} {} brought {} to {} and paid {} crowns for it. ",
-                        entry, entry * 7 % 365, kPeople[entry * 3 % 5], kThings[entry * 5 % 7],
-                        kPlaces[entry * 11 % 4], 3 + entry * 37 % 191);
-  }
-  return text;
-}
-
 std::vector<Token> context_of(const Model& model, const std::string& text, int64_t n_tokens) {
-  const std::vector<Token> once = model.tokenize(text.empty() ? built_in_text() : text);
+  const std::vector<Token> once = model.tokenize(text.empty() ? sample_text() : text);
   if (once.empty()) fail(ErrorKind::kInvalidArgument, "the text for the benchmark is empty");
   std::vector<Token> tokens;
   while (static_cast<int64_t>(tokens.size()) < n_tokens)

@@ -73,7 +73,7 @@ struct TileSegments {
 struct AttentionKernels {
   std::string_view name;  // "ref", "tuned"
 
-  // Bytes of scratch (64-byte aligned) one call of attend_tile or column_max needs.
+  // Bytes of scratch (64-byte aligned) one call of attend_tile, column_max or column_sum needs.
   size_t (*scratch_bytes)(const AttentionShape& shape) noexcept;
 
   // out (n_tokens, group, n_value) = softmax(scale q.k) v over all segments; zeros for a token
@@ -101,6 +101,13 @@ struct AttentionKernels {
   // quantised: only rows that may still be evicted are scored.
   void (*column_max)(const AttentionShape& shape, const Queries& q, const float* lse,
                      const Segment& columns, int64_t begin, int64_t end, float* best,
+                     std::byte* scratch) noexcept;
+
+  // sums[c] += sum over tokens and group of exp(scale q.k_c - lse), which must not exceed 1 by more
+  // than rounding does; otherwise as column_max. (What H2O and SnapKV observe: arXiv 2306.14048,
+  // 2404.14469.)
+  void (*column_sum)(const AttentionShape& shape, const Queries& q, const float* lse,
+                     const Segment& columns, int64_t begin, int64_t end, float* sums,
                      std::byte* scratch) noexcept;
 };
 

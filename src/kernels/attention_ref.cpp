@@ -166,11 +166,28 @@ void column_max(const AttentionShape& shape, const Queries& q, const float* lse,
   }
 }
 
+void column_sum(const AttentionShape& shape, const Queries& q, const float* lse,
+                const Segment& columns, int64_t begin, int64_t end, float* sums,
+                std::byte*) noexcept {
+  for (int64_t column = begin; column < end; ++column) {
+    double sum = 0;
+    for (int64_t token = 0; token < q.n_tokens; ++token) {
+      for (int64_t head = 0; head < shape.group; ++head) {
+        const double offset = static_cast<double>(lse[token * shape.group + head]);
+        if (offset == kNoScore) continue;
+        const float* query = q.data + token * q.token_stride + head * shape.head_dim;
+        sum += std::exp(score(shape, query, columns, column) - offset);
+      }
+    }
+    sums[column] += static_cast<float>(sum);
+  }
+}
+
 }  // namespace
 
 const AttentionKernels& ref_attention_kernels() {
-  static constexpr AttentionKernels kKernels = {"ref",        scratch_bytes, attend_tile,
-                                                attend_block, merge_blocks,  column_max};
+  static constexpr AttentionKernels kKernels = {
+      "ref", scratch_bytes, attend_tile, attend_block, merge_blocks, column_max, column_sum};
   return kKernels;
 }
 

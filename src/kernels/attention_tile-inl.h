@@ -363,19 +363,39 @@ void attend_tile(const AttentionShape& shape, const Queries& q, const TileSegmen
   write_outputs(shape, q.n_tokens, scratch, out, out_token_stride);
 }
 
-// Largest score minus lse of all query panels for the kPanelCols columns of one packed panel.
-HWY_INLINE void panel_max(const TileScratch& scratch, const float* k, int64_t head_dim,
-                          int64_t n_panels, const float* minus_lse, float* best) {
+// How columns are reduced over query rows: from score minus lse, -inf for rows that do not count.
+struct LargestLog {
+  static constexpr float kStart = kMinusInfinity;
+  template <class V>
+  static HWY_INLINE V add(V so_far, V log) {
+    return hn::Max(so_far, log);
+  }
+  static float add(float so_far, float figure) { return std::max(so_far, figure); }
+};
+struct SumOfWeights {
+  static constexpr float kStart = 0;
+  template <class V>
+  static HWY_INLINE V add(V so_far, V log) {
+    const FloatTag d;
+    return hn::Add(so_far, exp_non_positive(d, hn::Min(log, hn::Zero(d))));
+  }
+  static float add(float so_far, float figure) { return so_far + figure; }
+};
+
+// Reduces the scores of all query panels for the kPanelCols columns of one packed panel.
+template <class Reduction>
+HWY_INLINE void reduce_panel(const TileScratch& scratch, const float* k, int64_t head_dim,
+                             int64_t n_panels, const float* minus_lse, float* best) {
   const FloatTag d;
-  auto best0 = hn::Set(d, kMinusInfinity);
+  auto best0 = hn::Set(d, Reduction::kStart);
   auto best1 = best0;
   for (int64_t panel = 0; panel < n_panels; ++panel) {
     TileAccumulators acc;
     score_panel(scratch.q + panel * head_dim * kPanelQueries, k, head_dim, acc);
     for (int64_t m = 0; m < kPanelQueries; ++m) {
       const auto offset = hn::Set(d, minus_lse[panel * kPanelQueries + m]);
-      best0 = hn::Max(best0, hn::Add(acc[m][0], offset));
-      best1 = hn::Max(best1, hn::Add(acc[m][1], offset));
+      best0 = Reduction::add(best0, hn::Add(acc[m][0], offset));
+      best1 = Reduction::add(best1, hn::Add(acc[m][1], offset));
     }
   }
   hn::Store(best0, d, best);
@@ -383,8 +403,9 @@ HWY_INLINE void panel_max(const TileScratch& scratch, const float* k, int64_t he
 }
 
 // The packed columns [first, first + n) against one tile of at most kMaxTileTokens tokens.
-void tile_column_max(const AttentionShape& shape, const Queries& q, const float* lse, int64_t n,
-                     const TileScratch& scratch, float* best) {
+template <class Reduction>
+void reduce_tile(const AttentionShape& shape, const Queries& q, const float* lse, int64_t n,
+                 const TileScratch& scratch, float* best) {
   const int64_t n_queries = q.n_tokens * shape.group;
   const int64_t n_panels = round_up(n_queries, kPanelQueries) / kPanelQueries;
   pack_queries(shape, q, n_panels, scratch.q);
@@ -396,17 +417,18 @@ void tile_column_max(const AttentionShape& shape, const Queries& q, const float*
   }
   for (int64_t col = 0; col < n; col += kPanelCols) {
     alignas(64) float panel_best[kPanelCols];
-    panel_max(scratch, scratch.k + col * shape.head_dim, shape.head_dim, n_panels, minus_lse,
-              panel_best);
+    reduce_panel<Reduction>(scratch, scratch.k + col * shape.head_dim, shape.head_dim, n_panels,
+                            minus_lse, panel_best);
     for (int64_t at = 0; at < std::min(kPanelCols, n - col); ++at) {
-      best[col + at] = std::max(best[col + at], panel_best[at]);
+      best[col + at] = Reduction::add(best[col + at], panel_best[at]);
     }
   }
 }
 
-void column_max(const AttentionShape& shape, const Queries& q, const float* lse,
-                const Segment& columns, int64_t begin, int64_t end, float* best,
-                std::byte* memory) noexcept {
+template <class Reduction>
+void reduce_columns(const AttentionShape& shape, const Queries& q, const float* lse,
+                    const Segment& columns, int64_t begin, int64_t end, float* best,
+                    std::byte* memory) noexcept {
   const TileScratch scratch(shape, memory);
   for (int64_t first = begin; first < end; first += kBlockRows) {
     const int64_t n = std::min(kBlockRows, end - first);
@@ -415,9 +437,21 @@ void column_max(const AttentionShape& shape, const Queries& q, const float* lse,
       const Queries tile = {.data = q.data + token * q.token_stride,
                             .n_tokens = std::min(kMaxTileTokens, q.n_tokens - token),
                             .token_stride = q.token_stride};
-      tile_column_max(shape, tile, lse + token * shape.group, n, scratch, best + first);
+      reduce_tile<Reduction>(shape, tile, lse + token * shape.group, n, scratch, best + first);
     }
   }
+}
+
+void column_max(const AttentionShape& shape, const Queries& q, const float* lse,
+                const Segment& columns, int64_t begin, int64_t end, float* best,
+                std::byte* memory) noexcept {
+  reduce_columns<LargestLog>(shape, q, lse, columns, begin, end, best, memory);
+}
+
+void column_sum(const AttentionShape& shape, const Queries& q, const float* lse,
+                const Segment& columns, int64_t begin, int64_t end, float* sums,
+                std::byte* memory) noexcept {
+  reduce_columns<SumOfWeights>(shape, q, lse, columns, begin, end, sums, memory);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

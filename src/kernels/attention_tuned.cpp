@@ -16,8 +16,9 @@ namespace ctxzip {
 namespace HWY_NAMESPACE {
 
 TargetKernels target_kernels() {
-  return {hwy::TargetName(HWY_TARGET),
-          {"tuned", scratch_bytes, attend_tile, attend_block, merge_blocks, column_max}};
+  return {
+      hwy::TargetName(HWY_TARGET),
+      {"tuned", scratch_bytes, attend_tile, attend_block, merge_blocks, column_max, column_sum}};
 }
 
 }  // namespace HWY_NAMESPACE

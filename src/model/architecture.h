@@ -33,6 +33,10 @@ struct Architecture {
   std::vector<WeightSpec> (*weights)(const GgufFile& file, const Hyperparameters& hp);
   // Returns the logits (n_outputs, n_vocab), or null when the pass ends before there are any.
   ggml_tensor* (*build)(const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam);
+  // Heads (n_tokens, n_head, head_dim) of a layer's queries or keys, rotated to their positions
+  // (n_tokens).
+  ggml_tensor* (*rotate)(const GraphScope& scope, ggml_tensor* rows, int64_t layer,
+                         ggml_tensor* positions);
 };
 
 // Null for an unsupported name.

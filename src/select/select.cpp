@@ -9,9 +9,13 @@
 namespace ctxzip {
 namespace {
 
-// Marks the n_keep best of pairs [begin, end) of the flattened scores.
-void mark_best(const Scores& scores, int64_t begin, int64_t end, int64_t n_keep,
+// Marks the n_keep best of pairs [begin, end) of the flattened scores, the last n_recent of these
+// pairs among them.
+void mark_best(const Scores& scores, int64_t begin, int64_t end, int64_t n_keep, int64_t n_recent,
                std::vector<char>& kept) {
+  std::fill_n(kept.begin() + (end - n_recent), n_recent, 1);
+  end -= n_recent;
+  n_keep -= n_recent;
   std::vector<int64_t> order(static_cast<size_t>(end - begin));
   std::iota(order.begin(), order.end(), begin);
   const auto value = [&](int64_t pair) {
@@ -80,6 +84,13 @@ int64_t pairs_for_size(int64_t size_bytes, const ContextSize& size) {
   return std::clamp<int64_t>(n_pairs, 1, size.heads() * size.n_context);
 }
 
+// Groups of heads whose pairs compete.
+int64_t parts_of(const Scores& scores, Allocation allocation) {
+  if (allocation == Allocation::kGlobal) return 1;
+  if (allocation == Allocation::kLayer) return scores.n_layer;
+  return scores.n_layer * scores.n_kv_head;
+}
+
 }  // namespace
 
 int64_t pairs_for_budget(const Budget& budget, const ContextSize& size) {
@@ -102,28 +113,65 @@ int64_t pairs_for_budget(const Budget& budget, const ContextSize& size) {
   return std::clamp<int64_t>(static_cast<int64_t>(wanted), 1, total);
 }
 
-KeepSet select_pairs(const Scores& scores, int64_t n_keep, Allocation allocation) {
+std::vector<int64_t> pyramid_budgets(int64_t n_keep, int64_t n_layer, int64_t n_kv_head,
+                                     int64_t n_context, const BudgetRule& rule) {
+  if (n_layer == 1) return {n_keep};
+  // In rows of each of a layer's heads; `window` of them come first everywhere.
+  const double average = static_cast<double>(n_keep) / static_cast<double>(n_layer * n_kv_head);
+  const double window = std::min(average, static_cast<double>(std::min(rule.window, n_context)));
+  const double base = average - window;
+  const double most = static_cast<double>(n_context) - window;
+  const double first = std::min(most, base * (2 - 1 / rule.pyramid_beta));
+  const double step = 2 * (first - base) / static_cast<double>(n_layer - 1);
+  std::vector<int64_t> budgets;
+  double sum = 0;
+  int64_t given = 0;
+  for (int64_t layer = 0; layer < n_layer; ++layer) {
+    const double rows = window + first - static_cast<double>(layer) * step;
+    sum += rows * static_cast<double>(n_kv_head);
+    const int64_t until = layer == n_layer - 1 ? n_keep : std::llround(sum);
+    const int64_t budget = std::clamp<int64_t>(until - given, 0, n_kv_head * n_context);
+    budgets.push_back(budget);
+    given += budget;
+  }
+  CHECK(given == n_keep);
+  return budgets;
+}
+
+KeepSet select_pairs(const Scores& scores, int64_t n_keep, Allocation allocation,
+                     const BudgetRule& rule) {
   CHECK(n_keep >= 0 && n_keep <= scores.pairs());
   CHECK(static_cast<int64_t>(scores.values.size()) == scores.pairs());
-  const int64_t n_parts = allocation == Allocation::kGlobal  ? 1
-                          : allocation == Allocation::kLayer ? scores.n_layer
-                                                             : scores.n_layer * scores.n_kv_head;
-  const int64_t part_size = scores.pairs() / n_parts;
+  const bool native = allocation == Allocation::kNative;
+  if (native) allocation = rule.native;
+  CHECK(allocation != Allocation::kNative);
+  std::vector<int64_t> budgets = {n_keep};
+  if (rule.pyramid_beta > 0) {
+    budgets = pyramid_budgets(n_keep, scores.n_layer, scores.n_kv_head, scores.n_context, rule);
+  }
+  const auto n_budgets = static_cast<int64_t>(budgets.size());
+  const int64_t n_parts = parts_of(scores, allocation);
+  const int64_t parts_per_budget = std::max<int64_t>(1, n_parts / n_budgets);
+  const int64_t part_size = scores.pairs() / (n_budgets * parts_per_budget);
   std::vector<char> kept(scores.values.size());
-  for (int64_t part = 0; part < n_parts; ++part) {
-    const int64_t share = n_keep / n_parts + (part < n_keep % n_parts ? 1 : 0);
-    mark_best(scores, part * part_size, (part + 1) * part_size, share, kept);
+  for (int64_t part = 0; part < n_budgets * parts_per_budget; ++part) {
+    const int64_t budget = budgets[static_cast<size_t>(part / parts_per_budget)];
+    const int64_t place = part % parts_per_budget;
+    const int64_t share = budget / parts_per_budget + (place < budget % parts_per_budget ? 1 : 0);
+    const auto n_recent = static_cast<int64_t>(
+        native ? std::floor(rule.recent_share * static_cast<double>(share)) : 0);
+    mark_best(scores, part * part_size, (part + 1) * part_size, share, n_recent, kept);
   }
   return collect(scores, kept);
 }
 
-KeepSet select_within(const Scores& scores, int64_t n_keep, Allocation allocation,
+KeepSet select_within(const std::function<KeepSet(int64_t)>& select, int64_t n_keep,
                       const Budget& budget, const ContextSize& size) {
-  KeepSet kept = select_pairs(scores, n_keep, allocation);
+  KeepSet kept = select(n_keep);
   if (!budget.size_bytes) return kept;
   for (int64_t excess; n_keep > 1 && (excess = total_bytes(kept, size) - *budget.size_bytes) > 0;) {
     n_keep = std::max<int64_t>(1, n_keep - 1 - excess / pair_bytes(size.stored));
-    kept = select_pairs(scores, n_keep, allocation);
+    kept = select(n_keep);
   }
   return kept;
 }

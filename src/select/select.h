@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "cache/keep_set.h"
 #include "cache/kv_shape.h"
 #include "ctxzip/zip.h"
+#include "score/budget_rule.h"
 #include "score/scores.h"
 
 namespace ctxzip {
@@ -26,13 +29,19 @@ struct ContextSize {
 int64_t pairs_for_budget(const Budget& budget, const ContextSize& size);
 
 // Keeps exactly n_keep pairs, 0 <= n_keep <= scores.pairs(). Ties go to the lower (layer, kv_head,
-// position). kLayer and kUniform share n_keep evenly over layers or heads, remainders to the first.
-// NaN counts as the lowest score.
-KeepSet select_pairs(const Scores& scores, int64_t n_keep, Allocation allocation);
+// position). kLayer and kUniform share n_keep evenly over layers or heads, remainders to the first;
+// `rule` says what kNative is and may add to it. NaN counts as the lowest score.
+KeepSet select_pairs(const Scores& scores, int64_t n_keep, Allocation allocation,
+                     const BudgetRule& rule = {});
 
-// As select_pairs, with as many pairs fewer as the stored rows, padding included, exceed a size
-// budget. `budget` is one that pairs_for_budget accepts.
-KeepSet select_within(const Scores& scores, int64_t n_keep, Allocation allocation,
+// Pairs of each layer when n_keep of all pairs are shared as `rule`'s pyramid; they sum to n_keep
+// exactly.
+std::vector<int64_t> pyramid_budgets(int64_t n_keep, int64_t n_layer, int64_t n_kv_head,
+                                     int64_t n_context, const BudgetRule& rule);
+
+// select(n_keep), with as many pairs fewer as the stored rows, padding included, exceed a size
+// budget. `budget` is one that pairs_for_budget accepts; select(n) keeps exactly n pairs.
+KeepSet select_within(const std::function<KeepSet(int64_t)>& select, int64_t n_keep,
                       const Budget& budget, const ContextSize& size);
 
 // Everything stays.

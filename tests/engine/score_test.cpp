@@ -1,9 +1,6 @@
 // Scores against the reference implementation, and the sets that selection makes of them.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "engine/golden.h"
 #include "engine/zipper.h"
 #include "select/select.h"
@@ -12,112 +9,10 @@
 namespace ctxzip::test {
 namespace {
 
-// Single-precision sums in another order; the golden values are double precision.
-constexpr double kMaxRelativeDifference = 1e-3;
-// Rows this close to the threshold may fall on either side of it.
-constexpr double kNearThreshold = 2e-3;
-
-struct Golden {
-  nlohmann::json json;
-  std::vector<Token> prefix, context;
-};
-
-Golden load_golden(const std::string& architecture) {
-  Golden golden{
-      .json = read_golden("tiny-" + architecture + "-kvzip.json"), .prefix = {}, .context = {}};
-  golden.prefix = golden.json["prefix"].get<std::vector<Token>>();
-  golden.context = golden.json["context"].get<std::vector<Token>>();
-  return golden;
-}
-
-Scores golden_scores(const nlohmann::json& json) {
-  Scores scores{.n_layer = static_cast<int64_t>(json.size()),
-                .n_kv_head = static_cast<int64_t>(json[0].size()),
-                .n_context = static_cast<int64_t>(json[0][0].size()),
-                .values = {}};
-  for (const auto& layer : json) {
-    for (const auto& head : layer) {
-      for (const auto& value : head) scores.values.push_back(value.get<float>());
-    }
-  }
-  return scores;
-}
-
-// Runs the golden file's own passes, so that its prompts (ids without a tokenizer) are used.
-Scores run_golden_passes(const Model& model, const Golden& golden, ReconAttention attention) {
-  const detail::ModelState& state = *model.state();
-  const KvShape shape = global_shape(state);
-  const int64_t n_prefix = static_cast<int64_t>(golden.prefix.size());
-  const int64_t n_context = static_cast<int64_t>(golden.context.size());
-  DenseCache full(shape, n_prefix + n_context);
-  GraphRunner runner(state);
-  const SegmentTable nothing = segment_table(state);
-  {
-    std::vector<Token> tokens = golden.prefix;
-    tokens.insert(tokens.end(), golden.context.begin(), golden.context.end());
-    CacheAttention prefill(attention_setup(state), nothing, 0, nullptr);
-    const AppendTarget target = {.global = {&full, 0}};
-    prefill.set_targets({&target, 1});
-    runner.run({tokens, 0, {}}, prefill, 0, {});
-    full.extend(static_cast<int64_t>(tokens.size()));
-  }
-  Scores scores = start_scores(shape.n_layer, shape.n_kv_head, n_context);
-  DenseCache own(one_layer_shape(state), 4096);
-  const FrozenLayers no_window;
-  const int64_t chunk = golden.json["chunk"];
-  int64_t begin = 0;
-  for (const auto& input : golden.json["inputs"]) {
-    ReconstructionPass pass{
-        .begin = begin, .end = std::min(n_context, begin + chunk), .input = input, .n_prompt = 0};
-    const PassAttention over =
-        pass_attention({state.hp.layers, full, no_window, n_prefix}, pass, attention, scores);
-    CacheAttention seam(attention_setup(state), over.past, over.own_place, &over.sink);
-    const AppendTarget target = {.global = {&own, 0}, .one_layer = true};
-    seam.set_targets({&target, 1});
-    runner.run({pass.input, n_prefix + n_context, {}}, seam, 0, {});
-    begin = pass.end;
-  }
-  finish_scores(scores);
-  return scores;
-}
-
-void expect_close(const Scores& expected, const Scores& found) {
-  ASSERT_EQ(expected.values.size(), found.values.size());
-  double worst = 0;
-  for (size_t pair = 0; pair < expected.values.size(); ++pair) {
-    const double difference = std::abs(expected.values[pair] - found.values[pair]);
-    worst =
-        std::max(worst, difference / std::max(1e-6, static_cast<double>(expected.values[pair])));
-  }
-  std::printf("largest relative difference %.2g\n", worst);
-  EXPECT_LE(worst, kMaxRelativeDifference);
-}
-
-// Equal apart from pairs whose expected score is near the threshold.
-void expect_same_choice(const Scores& expected, const Scores& found, double ratio) {
-  const auto n_keep =
-      static_cast<int64_t>(std::ceil(ratio * static_cast<double>(expected.pairs())));
-  std::vector<float> sorted = expected.values;
-  std::sort(sorted.begin(), sorted.end(), std::greater<>());
-  const double threshold = sorted[static_cast<size_t>(n_keep - 1)];
-  const KeepSet a = select_pairs(expected, n_keep, Allocation::kGlobal);
-  const KeepSet b = select_pairs(found, n_keep, Allocation::kGlobal);
-  EXPECT_EQ(a.pairs_kept(), b.pairs_kept());
-  for (size_t head = 0; head < a.rows.size(); ++head) {
-    std::vector<uint32_t> only_one;
-    std::set_symmetric_difference(a.rows[head].begin(), a.rows[head].end(), b.rows[head].begin(),
-                                  b.rows[head].end(), std::back_inserter(only_one));
-    for (const uint32_t row : only_one) {
-      const double score = expected.values[head * static_cast<size_t>(expected.n_context) + row];
-      EXPECT_NEAR(score, threshold, kNearThreshold) << "head " << head << " row " << row;
-    }
-  }
-}
-
 class GoldenScores : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenScores, EqualReference) {
-  const Golden golden = load_golden(GetParam());
+  const Golden golden = load_golden(std::string("tiny-") + GetParam() + "-kvzip.json");
   const Model model = Model::load(data_path("golden/" + golden.json["model"].get<std::string>()),
                                   {.n_threads = 2, .f32_rows = true});
   const Scores full = run_golden_passes(model, golden, ReconAttention::kFull);
@@ -130,7 +25,7 @@ TEST_P(GoldenScores, EqualReference) {
 }
 
 TEST_P(GoldenScores, CommittedKeepSet) {
-  const Golden golden = load_golden(GetParam());
+  const Golden golden = load_golden(std::string("tiny-") + GetParam() + "-kvzip.json");
   const Scores reference = golden_scores(golden.json["scores_kvpress"]);
   const KeepSet expected = decode_bitmap(golden.json["kept_bitmap"], reference.n_layer,
                                          reference.n_kv_head, reference.n_context);
@@ -138,7 +33,7 @@ TEST_P(GoldenScores, CommittedKeepSet) {
 }
 
 TEST_P(GoldenScores, LogitsOfTheKeptRows) {
-  const Golden golden = load_golden(GetParam());
+  const Golden golden = load_golden(std::string("tiny-") + GetParam() + "-kvzip.json");
   const Model model = Model::load(data_path("golden/" + golden.json["model"].get<std::string>()),
                                   {.n_threads = 2, .f32_rows = true});
   PromptLayout layout;

@@ -36,11 +36,11 @@ RunOptions options() {
 TEST(Variants, MethodsTimesRatiosAndFullOnce) {
   const auto all = variants(options());
   ASSERT_EQ(all.size(), 5u);
-  EXPECT_STREQ(all[0].method->name, "full");
+  EXPECT_EQ(all[0].method->name, "full");
   EXPECT_EQ(all[0].ratio, 1);
-  EXPECT_STREQ(all[2].method->name, "kvzip");
+  EXPECT_EQ(all[2].method->name, "kvzip");
   EXPECT_EQ(all[2].ratio, 1);
-  EXPECT_STREQ(all[3].method->name, "random");
+  EXPECT_EQ(all[3].method->name, "random");
   EXPECT_EQ(all[3].ratio, 0.3);
   EXPECT_EQ(find_method("nosuch"), nullptr);
 }
@@ -117,6 +117,38 @@ TEST_F(RunnerTest, EvictsAsManyPairsAsTheRatioSays) {
   // Keeping everything is the same whoever decides.
   EXPECT_EQ(records[0].output, records[4].output);
   EXPECT_EQ(records[0].output, records[8].output);
+}
+
+TEST_F(RunnerTest, QueryAwareSettings) {
+  RunOptions with = options();
+  with.methods = {find_method("full"), find_method("snapkv"), find_method("snapkv-prefill"),
+                  find_method("snapkv-reuse"), find_method("h2o-prefill")};
+  with.ratios = {0.4};
+  const auto records = execute(with);
+  ASSERT_EQ(records.size(), 3u * 5);
+  const auto output = [&](const std::string& method, const std::string& question) {
+    for (const AnswerRecord& record : records) {
+      if (record.key.method != method || record.key.question != question) continue;
+      if (method != "full") {
+        EXPECT_EQ(record.pairs_kept, (record.pairs_total * 4 + 9) / 10) << method;
+        EXPECT_GT(record.times.score_s, 0);
+      }
+      return record.output;
+    }
+    ADD_FAILURE() << method << " was not asked " << question;
+    return std::string();
+  };
+  // The first question of a context is compressed for in both settings.
+  for (const char* question : {"l1", "b1"}) {
+    EXPECT_EQ(output("snapkv-prefill", question), output("snapkv-reuse", question));
+  }
+  output("h2o-prefill", "l2");
+}
+
+TEST_F(RunnerTest, HeadScoresAreAskedFor) {
+  RunOptions with = options();
+  with.methods = {find_method("heads-drop")};
+  EXPECT_THROW(prepare(with), Error);
 }
 
 TEST_F(RunnerTest, GoesOnAfterAnInterruptionWithTheSameResult) {

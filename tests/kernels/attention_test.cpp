@@ -219,6 +219,48 @@ TEST_P(AttentionTest, ColumnMaxMatchesExact) {
   }
 }
 
+TEST_P(AttentionTest, ColumnSumMatchesExact) {
+  const int64_t n = 131;
+  const StoredRows rows = random_rows(n);
+  const Segment columns = rows.segment(n);
+  const std::vector<ExactRow> all = exact_rows(rows, columns);
+  for (const int64_t n_tokens : {1, 7, 35}) {
+    if (big_group() && n_tokens > 1) continue;
+    SCOPED_TRACE(n_tokens);
+    const std::vector<float> q = random_queries(n_tokens);
+    const Queries queries = {q.data() + 1, n_tokens, token_stride()};
+    std::vector<float> lse(static_cast<size_t>(n_tokens * shape_.group));
+    std::vector<double> expected(static_cast<size_t>(n), 2);
+    const int64_t begin = 2;
+    const int64_t end = n - 1;
+    double max_abs = 0;
+    for (size_t m = 0; m < lse.size(); ++m) {
+      const int64_t at = static_cast<int64_t>(m);
+      const float* query =
+          queries.data + at / shape_.group * token_stride() + at % shape_.group * shape_.head_dim;
+      const ExactHead exact = exact_attention(query, shape_.head_dim, double{shape_.scale}, all);
+      lse[m] = m % 5 == 3 ? kMinusInfinity : static_cast<float>(exact.lse);
+      max_abs = std::max(max_abs, exact.max_abs_score);
+      if (lse[m] == kMinusInfinity) continue;
+      for (int64_t column = begin; column < end; ++column) {
+        const double score = exact_score(query, shape_.head_dim, double{shape_.scale},
+                                         all[static_cast<size_t>(column)]);
+        expected[static_cast<size_t>(column)] += std::exp(score - double{lse[m]});
+      }
+    }
+    GuardedFloats sums(static_cast<size_t>(n));
+    std::fill_n(sums.data(), n, 2.0f);
+    GuardedScratch scratch(kernels().scratch_bytes(shape_));
+    kernels().column_sum(shape_, queries, lse.data(), columns, begin, end, sums.data(),
+                         scratch.data());
+    EXPECT_TRUE(sums.guards_intact() && scratch.guards_intact());
+    for (size_t column = 0; column < sums.size(); ++column) {
+      const double tolerance = implementation_.roundings * kEpsilon * (2 + max_abs);
+      ASSERT_NEAR(sums[column], expected[column], tolerance * expected[column]) << column;
+    }
+  }
+}
+
 TEST_P(AttentionTest, SplittingASegmentChangesNothing) {
   const int64_t n = 197;
   const StoredRows rows = random_rows(n, 2);

@@ -61,9 +61,9 @@ ggml_tensor* OracleAttention::mask(int64_t layer, int64_t kv_head, int64_t n_tok
 }
 
 ggml_tensor* OracleAttention::attend(ggml_context* context, ggml_cgraph*, int64_t layer,
-                                     ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
-                                     bool output_unused) {
+                                     const AttentionInput& in, bool output_unused) {
   CHECK(!output_unused);
+  const auto [q, k, v, q_unrotated, hidden] = in;
   const int64_t dim = q->ne[0];
   const int64_t n_value = shape_.n_value();
   const int64_t n_tokens = q->ne[2];

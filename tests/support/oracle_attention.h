@@ -19,8 +19,8 @@ class OracleAttention final : public AttentionSeam {
   // window.
   OracleAttention(const FullRows& past, const KeepSet* kept, const AttentionShape& shape);
 
-  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer, ggml_tensor* q,
-                      ggml_tensor* k, ggml_tensor* v, bool output_unused) override;
+  ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
+                      const AttentionInput& in, bool output_unused) override;
   ggml_tensor* state_before(ggml_context* context, int64_t layer) override;
   void keep_state(ggml_context*, ggml_cgraph*, int64_t,
                   std::initializer_list<ggml_tensor*>) override {}

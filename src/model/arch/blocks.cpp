@@ -30,6 +30,14 @@ ggml_tensor* add_to_residual(const GraphScope& scope, ggml_tensor* added, ggml_t
 
 }  // namespace
 
+ggml_tensor* rotate_heads(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* rows,
+                          int64_t layer, ggml_tensor* positions) {
+  const int64_t step = style.no_rope_step;
+  if (!scope.hp.rotary || (step > 0 && (layer + 1) % step == 0)) return rows;
+  ggml_tensor* factors = style.rope_factors ? scope.weights.get("rope_freqs.weight") : nullptr;
+  return rotate(scope, rows, scope.hp.head_dim, layer, positions, factors);
+}
+
 std::string layer_name(int64_t layer, const char* name) {
   return "blk." + std::to_string(layer) + "." + name;
 }

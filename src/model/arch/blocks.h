@@ -86,6 +86,11 @@ struct DecoderStyle {
   }
 };
 
+// Heads (n_tokens, n_head, head_dim) of a layer's queries or keys, rotated to their positions if
+// the layer rotates.
+ggml_tensor* rotate_heads(const GraphScope& scope, const DecoderStyle& style, ggml_tensor* rows,
+                          int64_t layer, ggml_tensor* positions);
+
 // Decoder stack from token ids to logits; null where the seam ends the pass early.
 ggml_tensor* build_decoder(const GraphScope& scope, const DecoderStyle& style,
                            const GraphInputs& inputs, AttentionSeam& seam);
@@ -104,6 +109,9 @@ constexpr Architecture decoder_architecture(const char* name,
           },
           [](const GraphScope& scope, const GraphInputs& inputs, AttentionSeam& seam) {
             return build_decoder(scope, kStyle, inputs, seam);
+          },
+          [](const GraphScope& scope, ggml_tensor* rows, int64_t layer, ggml_tensor* positions) {
+            return rotate_heads(scope, kStyle, rows, layer, positions);
           }};
 }
 

@@ -13,18 +13,16 @@ ggml_tensor* build(const LayerScope& at, ggml_tensor* x) {
   };
   ggml_tensor* q = heads("attn_q", hp.n_head);
   ggml_tensor* k = heads("attn_k", hp.n_kv_head);
-  ggml_tensor* v = heads("attn_v", hp.n_kv_head);
   if (at.style.head_norm) {
     q = rms_norm(scope, q, layer_name(layer, "attn_q_norm.weight"));
     k = rms_norm(scope, k, layer_name(layer, "attn_k_norm.weight"));
   }
-  const int64_t step = at.style.no_rope_step;
-  if (hp.rotary && (step == 0 || (layer + 1) % step != 0)) {
-    ggml_tensor* factors = at.style.rope_factors ? scope.weights.get("rope_freqs.weight") : nullptr;
-    q = rotate(scope, q, hp.head_dim, layer, at.inputs.positions, factors);
-    k = rotate(scope, k, hp.head_dim, layer, at.inputs.positions, factors);
-  }
-  return at.seam.attend(scope.context, scope.graph, layer, q, k, v, at.output_unused);
+  const AttentionInput in = {.q = rotate_heads(scope, at.style, q, layer, at.inputs.positions),
+                             .k = rotate_heads(scope, at.style, k, layer, at.inputs.positions),
+                             .v = heads("attn_v", hp.n_kv_head),
+                             .q_unrotated = q,
+                             .hidden = x};
+  return at.seam.attend(scope.context, scope.graph, layer, in, at.output_unused);
 }
 
 void add_weights(const Hyperparameters& hp, const DecoderStyle& style, LayerWeights& weights) {

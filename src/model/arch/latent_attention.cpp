@@ -58,9 +58,12 @@ ggml_tensor* build(const LayerScope& at, ggml_tensor* x) {
     branch = rotated(branch);
   }
   ggml_tensor* q_content = multiply_heads(at, "attn_k_b.weight", part_of(context, q, 0, n_plain));
-  ggml_tensor* attended =
-      at.seam.attend(context, scope.graph, at.layer, ggml_concat(context, q_content, q_branch, 0),
-                     ggml_concat(context, content, branch, 0), nullptr, at.output_unused);
+  const AttentionInput in = {.q = ggml_concat(context, q_content, q_branch, 0),
+                             .k = ggml_concat(context, content, branch, 0),
+                             .v = nullptr,
+                             .q_unrotated = nullptr,
+                             .hidden = x};
+  ggml_tensor* attended = at.seam.attend(context, scope.graph, at.layer, in, at.output_unused);
   if (attended == nullptr) return nullptr;
   attended = ggml_reshape_3d(context, attended, latent.content, scope.hp.n_head, n_tokens);
   ggml_tensor* values = ggml_cont(context, multiply_heads(at, "attn_v_b.weight", attended));
