@@ -26,8 +26,8 @@ struct ZipReport {
   int64_t kv_bytes_full = 0;
   int64_t kv_bytes_kept = 0;
   int64_t kv_bytes_window = 0;  // rows of sliding-window layers, part of both
-  std::string method;           // "kvzip", "random"
-  std::string allocation;       // "global", "layer", "uniform"
+  std::string method;           // method_name(): "kvzip", "snapkv", ...
+  std::string allocation;       // "global", "layer", "uniform", "native"
   std::string recon_attention;  // "full", "local"
   std::string schedule;         // "two-pass", "streaming"
   int64_t chunk_tokens = 0;
