@@ -29,6 +29,7 @@ Run add_inspect(CLI::App& app);
 Run add_text(CLI::App& app);
 Run add_eval(CLI::App& app);
 Run add_heads(CLI::App& app);
+Run add_report(CLI::App& app);
 Run add_bench(CLI::App& app);
 Run add_model(CLI::App& app);
 

@@ -13,6 +13,7 @@ std::span<const Command> commands() {
       Command{"text", "Print the document of a .ctz back", add_text},
       Command{"eval", "Measure answers with the full and with zipped caches", add_eval},
       Command{"heads", "Measure which heads of a model matter, once for all texts", add_heads},
+      Command{"report", "Draw figures and tables of evaluations", add_report},
       Command{"bench", "Measure speed, with llama.cpp beside it", add_bench},
       Command{"model", "List, fetch and describe models", add_model},
   };

@@ -32,6 +32,9 @@ TEST_F(CliFlags, HelpTeachesWithExamples) {
                                              {"chat"},
                                              {"inspect"},
                                              {"text"},
+                                             {"eval", "niah"},
+                                             {"eval", "repoqa"},
+                                             {"report"},
                                              {"model"},
                                              {"model", "list"},
                                              {"model", "fetch"},
@@ -119,6 +122,49 @@ TEST_F(CliFlags, UsageErrorsOfOtherCommands) {
   }
   EXPECT_EQ(run({}).exit_code, 2);
   EXPECT_EQ(run({"model"}).exit_code, 2);
+}
+
+TEST_F(CliFlags, EvalListsItsTasksByGroups) {
+  const ProgramResult list = run({"eval", "--list"});
+  EXPECT_EQ(list.exit_code, 0);
+  for (const char* group :
+       {"retrieval\n", "understanding\n", "redundancy\n", "mixed\n", "ruler\n"}) {
+    EXPECT_NE(list.out.find(group), std::string::npos) << group;
+  }
+  const auto json = nlohmann::json::parse(run({"eval", "--list", "--json"}).out);
+  EXPECT_EQ(json["tasks"].size(), 26u);
+  EXPECT_EQ(json["tasks"][0]["task"], "niah");
+  EXPECT_TRUE(json["tasks"][0]["data"].is_null());
+}
+
+TEST_F(CliFlags, EvalRefusesUnknownTasksMethodsAndFlags) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases{
+      {"there is no task 'nosuch'", {"nosuch"}},
+      {"there is no task 'nosuch'", {"nosuch", "--data", "x"}},
+      {"a task is expected", {}},
+      {"--out", {"niah"}},
+      {"--data", {"squad", "--out", "r.jsonl"}},
+      {"--filler", {"squad", "--filler", "x", "--data", "text.txt", "--out", "r.jsonl"}},
+      {"'nosuch' is not one of", {"niah", "--methods", "full,nosuch", "--out", "r.jsonl"}}};
+  for (const auto& [message, arguments] : cases) {
+    std::vector<std::string> all{"eval"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const ProgramResult result = run(all);
+    EXPECT_EQ(result.exit_code, 2) << message;
+    EXPECT_NE(result.err.find(message), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"text.txt"});
+}
+
+TEST_F(CliFlags, ReportRefusesWhatIsNoLogAndWritesNothing) {
+  EXPECT_EQ(run({"report", "-o", "out"}).exit_code, 2);
+  EXPECT_EQ(run({"report", "text.txt"}).exit_code, 2);
+  const ProgramResult result = run({"report", "text.txt", "-o", "out"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("text.txt: is not the log of an evaluation"), std::string::npos)
+      << result.err;
+  EXPECT_EQ(run({"report", "none.jsonl", "-o", "out"}).exit_code, 1);
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"text.txt"});
 }
 
 TEST_F(CliFlags, ContentThatFailsExitsWith1AndLeavesNothing) {

@@ -1,0 +1,305 @@
+#include "eval/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/fail.h"
+#include "core/file.h"
+
+namespace ctxzip::eval {
+namespace {
+
+constexpr int64_t kLogVersion = 1;
+
+// Fields of a header that are no settings: they say what was measured or follow from it.
+const std::set<std::string> kNoSettings{
+    "record",      "format",      "format_version", "ctxzip", "task",    "group",
+    "instruction", "metrics",     "model",          "data",   "methods", "ratios",
+    "n_contexts",  "n_questions", "seed",           "turns",  "sampling"};
+
+Json parse_line(const std::string& line) {
+  return Json::parse(line, nullptr, /*allow_exceptions=*/false);
+}
+
+void check_header(const std::string& path, const Json& header) {
+  const bool known = header.is_object() && header.value("format", Json()) == "ctxzip-eval";
+  if (!known) {
+    fail(ErrorKind::kCorruptFile,
+         "{}: is not the log of an evaluation: expected what `ctxzip "
+         "eval TASK --out` writes",
+         path);
+  }
+  if (header.value("format_version", Json()) != kLogVersion) {
+    fail(ErrorKind::kUnsupported, "{}: has version {}, this program reads version {}", path,
+         to_line(header.value("format_version", Json())), kLogVersion);
+  }
+  try {
+    header.at("task").get<std::string>();
+    header.at("model").at("name").get<std::string>();
+    header.at("model").at("fingerprint").get<std::string>();
+    header.at("metrics").get<std::vector<std::string>>();
+    header.at("n_contexts").get<int64_t>();
+    header.at("seed").get<uint64_t>();
+  } catch (const Json::exception&) {
+    fail(ErrorKind::kCorruptFile, "{}: its first line is damaged: run the evaluation again", path);
+  }
+}
+
+// Every method and ratio of a context has been asked the same number of questions.
+bool is_whole(std::span<const AnswerRecord> context, size_t n_variants) {
+  std::map<std::pair<std::string, double>, int64_t> counts;
+  for (const AnswerRecord& record : context) ++counts[{record.key.method, record.key.ratio}];
+  const auto differs = [&](const auto& one) { return one.second != counts.begin()->second; };
+  return counts.size() >= n_variants && std::none_of(counts.begin(), counts.end(), differs);
+}
+
+// Counts contexts and drops what is left of an unfinished last one.
+void keep_whole_contexts(RunFile& run) {
+  std::set<std::pair<std::string, double>> variants;
+  size_t last = 0;  // where the last context starts
+  for (size_t at = 0; at < run.records.size(); ++at) {
+    const RecordKey& key = run.records[at].key;
+    variants.insert({key.method, key.ratio});
+    if (at == 0 || key.context != run.records[at - 1].key.context) {
+      last = at;
+      ++run.n_contexts;
+    }
+  }
+  const std::span<const AnswerRecord> rest = std::span(run.records).subspan(last);
+  if (run.records.empty() || is_whole(rest, variants.size())) return;
+  run.records.resize(last);
+  --run.n_contexts;
+}
+
+// The settings of a run by name: options, and the lengths of generated contexts.
+std::map<std::string, Json> settings_of(const Json& header) {
+  std::map<std::string, Json> settings;
+  for (const auto& [name, value] : header.items()) {
+    if (!kNoSettings.contains(name)) settings[name] = value;
+  }
+  const Json data = header.value("data", Json::object());
+  for (const char* const name : {"lengths", "file", "filler"}) {
+    if (data.contains(name)) settings[fmt::format("data {}", name)] = data.at(name);
+  }
+  return settings;
+}
+
+std::string fingerprint_of(const RunFile& run) { return run.header.at("model").at("fingerprint"); }
+
+// Its name; models that share one are told apart by the start of their fingerprints.
+std::string model_of(const RunFile& run, std::span<const RunFile> runs) {
+  const std::string name = run.header.at("model").at("name");
+  const auto clashes = [&](const RunFile& other) {
+    return other.header.at("model").at("name") == name &&
+           fingerprint_of(other) != fingerprint_of(run);
+  };
+  if (std::none_of(runs.begin(), runs.end(), clashes)) return name;
+  return fmt::format("{} ({})", name, fingerprint_of(run).substr(0, 6));
+}
+
+std::string task_of(const RunFile& run) { return run.header.at("task"); }
+
+// Settings that differ between two runs of the same model and task.
+std::set<std::string> varying_settings(std::span<const RunFile> runs) {
+  std::set<std::string> varying;
+  for (const RunFile& a : runs) {
+    for (const RunFile& b : runs) {
+      if (fingerprint_of(a) != fingerprint_of(b) || task_of(a) != task_of(b)) continue;
+      const auto of_b = settings_of(b.header);
+      for (const auto& [name, value] : settings_of(a.header)) {
+        const auto found = of_b.find(name);
+        if (found == of_b.end() || found->second != value) varying.insert(name);
+      }
+    }
+  }
+  return varying;
+}
+
+std::string setting_text(const RunFile& run, const std::set<std::string>& varying) {
+  std::string text;
+  for (const auto& [name, value] : settings_of(run.header)) {
+    if (!varying.contains(name)) continue;
+    const std::string shown = value.is_string() ? value.get<std::string>() : to_line(value);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, shown);
+  }
+  return text;
+}
+
+bool same_variant(const VariantSummary& a, const VariantSummary& b) {
+  return a.method == b.method && a.ratio == b.ratio;
+}
+
+void add_variants(ReportTask& task, std::vector<VariantSummary> more, const std::string& file,
+                  std::vector<std::string>& notes) {
+  for (VariantSummary& variant : more) {
+    const auto same = [&](const VariantSummary& known) { return same_variant(known, variant); };
+    if (std::any_of(task.variants.begin(), task.variants.end(), same)) {
+      if (variant.method != "full") {
+        notes.push_back(fmt::format("{}: {} at {} is in an earlier log too and is left out here",
+                                    file, variant.method, variant.ratio));
+      }
+      continue;
+    }
+    task.variants.push_back(std::move(variant));
+  }
+}
+
+void sort_variants(ReportTask& task) {
+  std::vector<std::string> methods{"full"};  // then in the order of the logs
+  for (const VariantSummary& variant : task.variants) {
+    if (std::find(methods.begin(), methods.end(), variant.method) == methods.end())
+      methods.push_back(variant.method);
+  }
+  const auto key = [&](const VariantSummary& variant) {
+    const auto place = std::find(methods.begin(), methods.end(), variant.method);
+    return std::pair(place - methods.begin(), variant.ratio);
+  };
+  std::stable_sort(
+      task.variants.begin(), task.variants.end(),
+      [&](const VariantSummary& a, const VariantSummary& b) { return key(a) < key(b); });
+}
+
+void add_relative(const ReportTask& task, Report& report) {
+  for (const VariantSummary& variant : task.variants) {
+    const MetricSummary& metric = variant.metrics.front();
+    if (variant.method == "full" || !metric.relative) continue;
+    const auto same = [&](const RelativeRow& row) {
+      return row.model == task.model && row.setting == task.setting &&
+             row.method == variant.method && row.ratio == variant.ratio;
+    };
+    auto row = std::find_if(report.relative.begin(), report.relative.end(), same);
+    if (row == report.relative.end()) {
+      row = report.relative.insert(
+          report.relative.end(), {task.model, task.setting, variant.method, variant.ratio, 0, {}});
+    }
+    const auto n = static_cast<double>(row->tasks.size());
+    row->mean = (row->mean * n + *metric.relative) / (n + 1);
+    row->tasks.push_back(task.task);
+  }
+}
+
+void note_run(const RunFile& run, std::vector<std::string>& notes) {
+  const auto n_planned = run.header.at("n_contexts").get<int64_t>();
+  if (run.n_contexts < n_planned) {
+    notes.push_back(
+        fmt::format("{}: unfinished, {} of {} contexts", run.name, run.n_contexts, n_planned));
+  }
+}
+
+// Few questions, no full cache, a full cache that fails.
+void note_task(const ReportTask& task, std::vector<std::string>& notes) {
+  const std::string name = fmt::format("{} on {}{}{}", task.task, task.model,
+                                       task.setting.empty() ? "" : ", ", task.setting);
+  const VariantSummary& first = task.variants.front();
+  if (first.n_questions < kFewQuestions) {
+    notes.push_back(fmt::format("{}: {} questions are few, differences may be chance", name,
+                                first.n_questions));
+  }
+  if (first.method != "full") {
+    notes.push_back(fmt::format("{}: without the method full nothing is relative", name));
+  } else if (first.metrics.front().mean < kLowestFullScore) {
+    notes.push_back(fmt::format("{}: the full cache scores {:.3f}, too little to be relative to",
+                                name, first.metrics.front().mean));
+  }
+}
+
+}  // namespace
+
+RunFile read_run(const std::string& path) {
+  const MappedFile file(path);
+  std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  RunFile run{.name = std::filesystem::path(path).filename().string(), .header = {}};
+  std::vector<std::string> metrics;
+  for (int64_t number = 1; !rest.empty(); ++number) {
+    const size_t end = rest.find('\n');
+    if (end == std::string_view::npos && number > 1) break;  // cut off
+    const std::string line(rest.substr(0, end));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (number == 1) {
+      run.header = parse_line(line);
+      check_header(path, run.header);
+      run.header.at("metrics").get_to(metrics);
+      continue;
+    }
+    try {
+      run.records.push_back(record_from_json(Json::parse(line), metrics));
+    } catch (const Json::exception&) {
+      fail(ErrorKind::kCorruptFile, "{}: line {} is damaged: delete it and all lines after it",
+           path, number);
+    }
+  }
+  if (run.header.is_null()) check_header(path, run.header);
+  keep_whole_contexts(run);
+  if (run.records.empty()) {
+    fail(ErrorKind::kCorruptFile, "{}: holds no whole context yet: let the evaluation go on", path);
+  }
+  return run;
+}
+
+Report make_report(std::span<const RunFile> runs) {
+  Report report;
+  const std::set<std::string> varying = varying_settings(runs);
+  std::map<std::tuple<std::string, std::string, std::string>, size_t> place;
+  std::map<size_t, std::string> contexts;  // of each task, to see whether runs share them
+  for (const RunFile& run : runs) {
+    note_run(run, report.notes);
+    const std::string setting = setting_text(run, varying);
+    const auto [found, is_new] =
+        place.try_emplace({fingerprint_of(run), task_of(run), setting}, report.tasks.size());
+    if (is_new) {
+      report.tasks.push_back({.model = model_of(run, runs),
+                              .task = task_of(run),
+                              .group = run.header.value("group", ""),
+                              .setting = setting,
+                              .metrics = run.header.at("metrics"),
+                              .variants = {}});
+    }
+    const std::string used =
+        to_line(run.header.value("data", Json())) + to_line(run.header.at("n_contexts"));
+    if (!is_new && contexts[found->second] != used) {
+      report.notes.push_back(fmt::format("{}: is compared with a log of other contexts of {}",
+                                         run.name, task_of(run)));
+    }
+    contexts.try_emplace(found->second, used);
+    ReportTask& task = report.tasks[found->second];
+    add_variants(task, summarise(run.records, task.metrics, run.header.at("seed")), run.name,
+                 report.notes);
+  }
+  for (ReportTask& task : report.tasks) {
+    sort_variants(task);
+    note_task(task, report.notes);
+    add_relative(task, report);
+  }
+  return report;
+}
+
+Json to_json(const Report& report) {
+  Json tasks = Json::array();
+  for (const ReportTask& task : report.tasks) {
+    Json results = Json::array();
+    for (const VariantSummary& variant : task.variants) results.push_back(to_json(variant));
+    tasks.push_back({{"model", task.model},
+                     {"task", task.task},
+                     {"group", task.group},
+                     {"setting", task.setting},
+                     {"metrics", task.metrics},
+                     {"results", results}});
+  }
+  Json relative = Json::array();
+  for (const RelativeRow& row : report.relative) {
+    relative.push_back({{"model", row.model},
+                        {"setting", row.setting},
+                        {"method", row.method},
+                        {"ratio", row.ratio},
+                        {"mean", row.mean},
+                        {"tasks", row.tasks}});
+  }
+  return {{"tasks", tasks}, {"relative", relative}, {"notes", report.notes}};
+}
+
+}  // namespace ctxzip::eval

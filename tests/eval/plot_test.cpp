@@ -1,0 +1,55 @@
+#include "eval/plot.h"
+
+#include <gtest/gtest.h>
+
+namespace ctxzip::eval {
+namespace {
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(LinePlot, DrawsEveryPointAtItsPlace) {
+  const std::string svg = line_plot({.title = "a < b",
+                                     .x_label = "x",
+                                     .y_label = "y",
+                                     .lines = {{"one", {{0, 0}, {1, 1, Interval{0.5, 1}}}},
+                                               {"level", {{0, 0.5}, {1, 0.5}}, true}}});
+  // The corners of the plot area, and half its height.
+  EXPECT_NE(svg.find("points=\"70.0,350.0 520.0,40.0 \""), std::string::npos) << svg;
+  EXPECT_NE(svg.find("points=\"70.0,195.0 520.0,195.0 \""), std::string::npos) << svg;
+  EXPECT_NE(svg.find("a &lt; b"), std::string::npos);
+  EXPECT_EQ(count(svg, "<circle"), 2u);  // none on a level
+  EXPECT_EQ(count(svg, "stroke-opacity"), 1u);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST(LinePlot, TicksAreRoundNumbers) {
+  const std::string svg =
+      line_plot({.title = "", .x_label = "", .y_label = "", .lines = {{"a", {{8000, 137}}}}});
+  for (const char* tick : {">2000<", ">8000<", ">50<", ">150<"}) {
+    EXPECT_NE(svg.find(tick), std::string::npos) << tick;
+  }
+  EXPECT_EQ(svg.find(">137<"), std::string::npos);
+}
+
+TEST(BarPlot, LeavesGapsForMissingBars) {
+  const std::string svg =
+      bar_plot({.title = "",
+                .y_label = "",
+                .series = {"a", "b"},
+                .groups = {{"g", {Bar{1}, std::nullopt}}, {"h", {Bar{0.5}, Bar{0.25}}}}});
+  EXPECT_EQ(count(svg, "<rect"), 1u + 3u);  // with the background
+  EXPECT_NE(svg.find("height=\"310.0\" fill=\"#1b6ca8\""), std::string::npos) << svg;
+  EXPECT_NE(svg.find("height=\"155.0\" fill=\"#1b6ca8\""), std::string::npos) << svg;
+}
+
+TEST(Plots, NothingToDrawIsStillAPicture) {
+  EXPECT_TRUE(line_plot({}).ends_with("</svg>\n"));
+  EXPECT_TRUE(bar_plot({}).ends_with("</svg>\n"));
+}
+
+}  // namespace
+}  // namespace ctxzip::eval
