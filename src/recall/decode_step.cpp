@@ -76,7 +76,7 @@ void DecodeStep::begin(const float* queries, float* out) noexcept {
   queries_ = queries;
   out_ = out;
   counts_ = {};
-  counts_.dense = cache_.n_rows() < cache_.options().dense_below;
+  counts_.dense = dense_ || cache_.n_rows() < cache_.options().dense_below;
   scanning_ = cache_.options().recall && !counts_.dense && cache_.n_archived() > 0;
   const auto n_kept = static_cast<int64_t>(cache_.kept().size());
   near_blocks_ = Blocks(counts_.dense ? cache_.n_closed() : n_kept);

@@ -53,6 +53,9 @@ class DecodeStep {
   // begin() and all phases on this thread.
   void attend(const float* queries, float* out) noexcept;
 
+  // Attends to every row from the next step on, whatever the options say: for comparison.
+  void set_dense(bool dense) { dense_ = dense; }
+
   // Of the last step.
   const StepCounts& counts() const { return counts_; }
   const StepTotals& totals() const { return totals_; }
@@ -97,6 +100,7 @@ class DecodeStep {
   MlaShape shape_;
   const float* queries_ = nullptr;
   float* out_ = nullptr;
+  bool dense_ = false;
   bool scanning_ = false;
   Blocks near_blocks_;
   Blocks tail_blocks_;
