@@ -113,13 +113,13 @@ HWY_INLINE void unpack_rows(const MlaRows& rows, int64_t row, int64_t dim, int64
   }
 }
 
-HWY_INLINE void prefetch_stored(const MlaRows& rows, int64_t row, int64_t dim) {
-  const int64_t from = int64_t{rows.index[row]} * rows.stride;
-  if (rows.type == RowType::kF32) {
-    prefetch_row(static_cast<const float*>(rows.data) + from, dim);
-  } else {
-    prefetch_row(static_cast<const uint16_t*>(rows.data) + from, dim);
-  }
+// Asks for one cache line of a row.
+HWY_INLINE void prefetch_line(const MlaRows& rows, int64_t row, int64_t line) {
+  constexpr int64_t kLineBytes = 64;
+  const int64_t stored = rows.index ? int64_t{rows.index[row]} : row;
+  const int64_t value_bytes = rows.type == RowType::kF32 ? 4 : 2;
+  hwy::Prefetch(static_cast<const char*>(rows.data) + stored * rows.stride * value_bytes +
+                line * kLineBytes);
 }
 
 // out (row, out_stride) = row.vector for the vectors of one tile and n rows from `begin`.
@@ -226,17 +226,25 @@ HWY_INLINE void softmax_tile(float* scores, int64_t n, const PartialTile& partia
   }
 }
 
-// Adds weight x value of n rows from `begin`.
+// Adds weight x value of n rows from `begin`. Meanwhile fetches the n_ahead rows behind them, which
+// scoring would read in pieces that the processor does not foresee.
 template <int kVectors>
 HWY_INLINE void add_values_tile(const float* weights, const MlaRows& rows, int64_t begin, int64_t n,
-                                const PartialTile& partial) {
+                                int64_t n_ahead, int64_t row_dim, const PartialTile& partial) {
   const FloatTag d;
   constexpr int kN = kMlaAccumulators / kVectors;
   alignas(64) float values[kMlaChunk * kValueDims];
+  const int64_t n_lines = (row_dim * (rows.type == RowType::kF32 ? 4 : 2) + 63) / 64;
   for (int64_t first = 0; first < partial.latent; first += kValueDims) {
     const int64_t n_dims = std::min(kValueDims, partial.latent - first);
+    const int64_t first_line = n_lines * first / partial.latent;
+    const int64_t last_line = n_lines * (first + n_dims) / partial.latent;
     for (int64_t row = 0; row < n; ++row) {
       unpack_rows<1>(rows, begin + row, first, n_dims, 0, values + row * kValueDims);
+      if (row >= n_ahead) continue;
+      for (int64_t line = first_line; line < last_line; ++line) {
+        prefetch_line(rows, begin + n + row, line);
+      }
     }
     for_each_piece<kN>(0, n_dims, [&](auto piece, int64_t dim) HWY_ATTR {
       constexpr int kPiece = decltype(piece)::value;
@@ -269,14 +277,11 @@ void attend_shared(const MlaShape& shape, const PackedVectors& queries, const Ml
     const PartialTile tile = {partial + lane, stats + lane, padded, shape.latent};
     for (int64_t row = begin; row < end; row += kMlaChunk) {
       const int64_t n = std::min(kMlaChunk, end - row);
-      if (rows.index) {
-        const int64_t ahead = std::min(end, row + 2 * kMlaChunk);
-        for (int64_t at = row + n; at < ahead; ++at) prefetch_stored(rows, at, shape.row_dim());
-      }
+      const int64_t n_ahead = std::min(n, end - row - n);
       score_tile<kVectors>(queries.data + lane * queries.dim, queries.dim, rows, row, n, weights,
                            kTileLanes<kVectors>);
       softmax_tile<kVectors>(weights, n, tile);
-      add_values_tile<kVectors>(weights, rows, row, n, tile);
+      add_values_tile<kVectors>(weights, rows, row, n, n_ahead, shape.row_dim(), tile);
     }
   });
 }

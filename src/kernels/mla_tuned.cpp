@@ -1,13 +1,13 @@
 #include "kernels/mla.h"
 
 // clang-format off: this order is Highway's.
+#include "kernels/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/mla_tuned.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/index_scan-inl.h"
 #include "kernels/mla-inl.h"
-#include "kernels/targets.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
