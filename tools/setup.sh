@@ -47,7 +47,7 @@ python_pip() {
 packages() {
   command -v dpkg-query >/dev/null || { say "not a Debian system: install the packages of README.md by hand"; return; }
   local wanted=(g++ cmake ninja-build make ccache git python3 python3-pip unzip clang-format clang-tidy
-    libclang-rt-14-dev clang libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libstb-dev libgtest-dev libbenchmark-dev)
+    libclang-rt-14-dev clang libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libxxhash-dev libstb-dev libgtest-dev libbenchmark-dev libeigen3-dev libfftw3-dev)
   local missing=() package
   for package in "${wanted[@]}"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")

@@ -1,0 +1,55 @@
+#include "recall/conformal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ctxzip {
+namespace {
+
+// Products of decimal fractions land a little beside the whole number that is meant.
+constexpr double kSlack = 1e-9;
+
+}  // namespace
+
+int64_t RecallTarget::min_hard() const {
+  return static_cast<int64_t>(std::ceil(2 * recall / (1 - recall) - kSlack));
+}
+
+double wanted_z(double best_kept, double index_score, double certificate) {
+  if (certificate > 0) return (best_kept - index_score) / certificate;
+  const double infinity = std::numeric_limits<double>::infinity();
+  return index_score >= best_kept ? -infinity : infinity;
+}
+
+ConformalZ conformal_z(std::span<double> wanted, const RecallTarget& target, double z_max) {
+  ConformalZ result = {.z = z_max, .n = static_cast<int64_t>(wanted.size())};
+  if (result.n < target.min_hard()) {
+    result.notes = kTooFewHard;
+    return result;
+  }
+  const double place = static_cast<double>(result.n + 1) * target.score_target();
+  result.rank = std::min(result.n, static_cast<int64_t>(std::ceil(place - kSlack)));
+  std::sort(wanted.begin(), wanted.end());
+  const double z = wanted[static_cast<size_t>(result.rank - 1)];
+  if (wanted.front() == wanted.back()) result.notes |= kAllTies;
+  if (z > z_max) result.notes |= kClamped;
+  result.z = std::clamp(z, -z_max, z_max);
+  return result;
+}
+
+float gate_threshold(std::span<float> hard, std::span<const float> all, const RecallTarget& target,
+                     double max_open) {
+  const float open = -std::numeric_limits<float>::infinity();
+  const double n = static_cast<double>(hard.size());
+  const auto place = static_cast<int64_t>(std::floor(target.gate_loss() * (n + 1) + kSlack));
+  if (place <= 0) return open;
+  std::sort(hard.begin(), hard.end());
+  const float threshold = hard[static_cast<size_t>(place - 1)];
+  const auto passing =
+      std::count_if(all.begin(), all.end(), [&](float entropy) { return entropy >= threshold; });
+  const bool useless = static_cast<double>(passing) > max_open * static_cast<double>(all.size());
+  return useless ? open : threshold;
+}
+
+}  // namespace ctxzip
