@@ -118,8 +118,11 @@ std::span<const float> GraphRunner::run(const Batch& batch, AttentionSeam& seam,
   std::iota(positions.begin(), positions.end(), static_cast<int32_t>(batch.first_position));
   ggml_backend_tensor_set(prepared_->inputs.tokens, batch.tokens.data(), 0,
                           batch.tokens.size_bytes());
-  ggml_backend_tensor_set(prepared_->inputs.positions, positions.data(), 0,
-                          positions.size() * sizeof(int32_t));
+  // A graph without rotation has no use for positions: then they have no memory.
+  if (prepared_->inputs.positions->buffer != nullptr) {
+    ggml_backend_tensor_set(prepared_->inputs.positions, positions.data(), 0,
+                            positions.size() * sizeof(int32_t));
+  }
   if (prepared_->inputs.output_rows != nullptr) {
     ggml_backend_tensor_set(prepared_->inputs.output_rows, batch.output_rows.data(), 0,
                             batch.output_rows.size_bytes());
