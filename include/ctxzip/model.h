@@ -27,8 +27,9 @@ struct ModelInfo {
   std::string architecture;  // "llama", "gemma3", ...
   std::string name;          // general.name, or the file's name
   int64_t n_layer = 0;
-  int64_t n_local_layer = 0;  // of these: with a sliding window, never evicted
-  int64_t window = 0;         // tokens that those see; 0 without them
+  int64_t n_local_layer = 0;      // of these: with a sliding window, never evicted
+  int64_t n_recurrent_layer = 0;  // of these: with a state of fixed size and no rows
+  int64_t window = 0;             // tokens that those see; 0 without them
   int64_t n_embd = 0;
   int64_t n_head = 0;
   int64_t n_kv_head = 0;
@@ -39,6 +40,7 @@ struct ModelInfo {
   int64_t file_bytes = 0;
   int64_t kv_bytes_per_token = 0;  // of the layers without a window
   int64_t kv_bytes_window = 0;     // of the others, once their windows are full
+  int64_t state_bytes = 0;         // of recurrent layers, whatever the length
   bool has_chat_template = false;
   std::string weight_types;  // for example "q4_1 + q6_K + f32"
   std::string fingerprint;   // 16 hex digits

@@ -71,6 +71,7 @@ Json model_json(const ModelInfo& info) {
       {"model_fingerprint", info.fingerprint},
       {"n_layer", info.n_layer},
       {"n_local_layer", info.n_local_layer},
+      {"n_recurrent_layer", info.n_recurrent_layer},
       {"window", info.window},
       {"n_embd", info.n_embd},
       {"n_head", info.n_head},
@@ -82,6 +83,7 @@ Json model_json(const ModelInfo& info) {
       {"file_bytes", info.file_bytes},
       {"kv_bytes_per_token", info.kv_bytes_per_token},
       {"kv_bytes_window", info.kv_bytes_window},
+      {"state_bytes", info.state_bytes},
       {"has_chat_template", info.has_chat_template},
       {"weight_types", info.weight_types},
   };

@@ -142,6 +142,10 @@ struct ContextCost {
 };
 
 std::string describe_layers(const ModelInfo& info) {
+  if (info.n_recurrent_layer > 0) {
+    return fmt::format("{}: {} with rows, {} recurrent", info.n_layer,
+                       info.n_layer - info.n_recurrent_layer, info.n_recurrent_layer);
+  }
   if (info.n_local_layer == 0) return fmt::format("{}, all global", info.n_layer);
   return fmt::format("{}: {} global, {} with a sliding window of {} tokens", info.n_layer,
                      info.n_layer - info.n_local_layer, info.n_local_layer, info.window);
@@ -168,6 +172,7 @@ std::string info_table(const ModelInfo& info, int64_t n_tokens) {
                    (info.n_local_layer == 0
                         ? ""
                         : fmt::format(", and {} of windows", format_bytes(info.kv_bytes_window))));
+  if (info.state_bytes > 0) table += row("states", format_bytes(info.state_bytes));
   table += row("a context", fmt::format("of {} tokens: {} full, {} at 30%", format_count(n_tokens),
                                         format_bytes(cost.full), format_bytes(cost.zipped)));
   table += row("chat template", info.has_chat_template ? "yes" : "no, prompts are plain text");

@@ -122,8 +122,11 @@ std::span<const float> GraphRunner::run(const Batch& batch, AttentionSeam& seam,
   CHECK(positions.size() == batch.tokens.size());
   ggml_backend_tensor_set(prepared_->inputs.tokens, batch.tokens.data(), 0,
                           batch.tokens.size_bytes());
-  ggml_backend_tensor_set(prepared_->inputs.positions, positions.data(), 0,
-                          positions.size() * sizeof(int32_t));
+  // A graph without rotation has no use for positions: then they have no memory.
+  if (prepared_->inputs.positions->buffer != nullptr) {
+    ggml_backend_tensor_set(prepared_->inputs.positions, positions.data(), 0,
+                            positions.size() * sizeof(int32_t));
+  }
   if (prepared_->inputs.output_rows != nullptr) {
     ggml_backend_tensor_set(prepared_->inputs.output_rows, batch.output_rows.data(), 0,
                             batch.output_rows.size_bytes());

@@ -67,8 +67,13 @@ std::vector<float> LlamaPeer::feed_last(std::span<const int32_t> tokens, int64_t
 }
 
 void LlamaPeer::truncate(int64_t n_tokens) {
-  CHECK(
-      llama_memory_seq_rm(llama_get_memory(context_.get()), 0, static_cast<int32_t>(n_tokens), -1));
+  if (!llama_memory_seq_rm(llama_get_memory(context_.get()), 0, static_cast<int32_t>(n_tokens),
+                           -1)) {
+    fail(ErrorKind::kUnsupported,
+         "libllama cannot go back to token {} with a recurrent model: measure without it "
+         "(--no-llama)",
+         n_tokens);
+  }
   n_past_ = n_tokens;
 }
 

@@ -28,6 +28,7 @@ class LlamaPeer {
   std::vector<float> feed(std::span<const int32_t> tokens, int64_t batch);
   // Without logits, except of the last token.
   std::vector<float> feed_last(std::span<const int32_t> tokens, int64_t batch);
+  // Throws Error{kUnsupported} where libllama keeps states that it cannot unwind.
   void truncate(int64_t n_tokens);
 
   int64_t n_vocab() const;

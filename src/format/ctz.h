@@ -15,7 +15,7 @@
 namespace ctxzip {
 
 // Written; files of every version before it are read.
-constexpr uint32_t kCtzVersion = 2;
+constexpr uint32_t kCtzVersion = 3;
 
 // Everything of a file but its rows.
 struct CtzMeta {

@@ -10,6 +10,7 @@ namespace {
 constexpr int64_t kMaxHeads = 16384;  // n_layer x n_kv_head
 constexpr int64_t kMaxHeadDim = 4096;
 constexpr uint64_t kMaxPositions = INT32_MAX;
+constexpr int64_t kMaxStateSize = int64_t{1} << 28;
 
 }  // namespace
 
@@ -32,6 +33,14 @@ std::optional<std::string> limit_exceeded(const KvShape& shape, const LayerMap& 
                        kMaxPositions);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> state_size_wrong(const LayerMap& layers, int64_t state_size) {
+  const bool any = layers.n_recurrent() > 0;
+  if (any ? state_size >= 1 && state_size <= kMaxStateSize : state_size == 0) return std::nullopt;
+  return fmt::format(
+      "the state size is {} with {} recurrent layers, expected 1 to {}, or 0 without them",
+      state_size, layers.n_recurrent(), kMaxStateSize);
 }
 
 uint64_t padded_bytes(uint64_t n_bytes) {
@@ -57,6 +66,12 @@ std::vector<TensorSpec> tensor_layout(const KvShape& shape, const LayerMap& laye
        .n_bytes = stride * n_kv_head * n_global});
   for (size_t layer = 0; layer < sizes.size(); ++layer) {
     const LayerSize& size = sizes[layer];
+    if (size.n_state > 0) {
+      add({.name = fmt::format("s.{}", layer),
+           .type = static_cast<uint32_t>(RowType::kF32),
+           .ne = {size.n_state, 1, 1, 1},
+           .n_bytes = size.n_state * sizeof(float)});
+    }
     if (size.n_rows == 0) continue;
     const bool local = layers.is_local(static_cast<int64_t>(layer));
     const RowType type = local ? window_row_type(shape.row_type) : shape.row_type;
@@ -72,7 +87,7 @@ std::vector<TensorSpec> tensor_layout(const KvShape& shape, const LayerMap& laye
       add(std::move(spec));
     };
     add_rows("k", size.k_bytes);
-    add_rows("v", size.v_bytes);
+    if (!shape.value_in_key) add_rows("v", size.v_bytes);
   }
   return specs;
 }

@@ -54,6 +54,9 @@ struct TensorSpec {
   uint64_t n_bytes = 0;  // without padding
 };
 
+// Recurrent layers hold so many values each; 0: there are none.
+std::optional<std::string> state_size_wrong(const LayerMap& layers, int64_t state_size);
+
 // Names the dimension that the format cannot hold; empty if all are fine. Within these limits no
 // size of tensor_layout() overflows.
 std::optional<std::string> limit_exceeded(const KvShape& shape, const LayerMap& layers,
@@ -64,11 +67,12 @@ constexpr uint64_t bitmap_bytes(uint64_t n_context) { return (n_context + 7) / 8
 // Bytes of a tensor with its padding.
 uint64_t padded_bytes(uint64_t n_bytes);
 
-// Rows of all heads of one layer together, prefixes included.
+// Rows of all heads of one layer together, prefixes included; or the state of a recurrent one.
 struct LayerSize {
   uint64_t n_rows = 0;
   uint64_t k_bytes = 0;
-  uint64_t v_bytes = 0;
+  uint64_t v_bytes = 0;  // 0 where values lie in keys
+  uint64_t n_state = 0;
 };
 
 // The type of local layers' rows beside global rows of `type`.
@@ -76,8 +80,8 @@ constexpr RowType window_row_type(RowType type) {
   return is_quantised(type) ? RowType::kF16 : type;
 }
 
-// `kept` (over the global layers), then k.N and v.N of each of the model's layers N that has rows;
-// sizes (layer). `shape` is of the global layers.
+// `kept` (over the global layers), then k.N and v.N of each of the model's layers N that has rows,
+// or s.N of a recurrent one; sizes (layer). `shape` is of the global layers.
 std::vector<TensorSpec> tensor_layout(const KvShape& shape, const LayerMap& layers,
                                       uint64_t n_context, std::span<const LayerSize> sizes);
 

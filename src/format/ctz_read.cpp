@@ -183,8 +183,8 @@ LayerMap read_layers(const Source& source, const ModelFingerprint& model) {
   const auto n_kinds = static_cast<int64_t>(model.layers.size());
   if (n_kinds != model.n_layer || !LayerMap::valid(model.layers, model.window)) {
     source.corrupt(
-        "{}layers has {} letters for {} layers and a window of {}: expected one of 'g' and 'l' for "
-        "each, and a window if there is an 'l'",
+        "{}layers has {} letters for {} layers and a window of {}: expected one of 'g', 'l' "
+        "and 'r' for each, and a window if there is an 'l'",
         kKeyModelPrefix, n_kinds, model.n_layer, model.window);
   }
   return LayerMap(model.layers, model.window);
@@ -205,10 +205,21 @@ KvShape read_shape(const Source& source, const CtzMeta& meta, const LayerMap& la
   const KvShape shape = {.n_layer = layers.n_global(),
                          .n_kv_head = meta.model.n_kv_head,
                          .head_dim = meta.model.head_dim,
-                         .row_type = static_cast<RowType>(row_type)};
+                         .row_type = static_cast<RowType>(row_type),
+                         .value_in_key = meta.model.value_dim != 0};
   const auto problem =
       limit_exceeded(shape, layers, meta.prefix_tokens.size() + meta.context_tokens.size());
   if (problem) source.corrupt("{}", *problem);
+  if (const auto wrong = state_size_wrong(layers, meta.model.state_size)) {
+    source.corrupt("{}", *wrong);
+  }
+  if (meta.model.value_dim < 0 || meta.model.value_dim > shape.head_dim) {
+    source.corrupt("value_dim is {}, expected 0 to the head_dim of {}", meta.model.value_dim,
+                   shape.head_dim);
+  }
+  if (is_quantised(shape.row_type) && shape.value_in_key) {
+    source.corrupt("the rows are quantised and have values in keys, expected f16 or f32");
+  }
   if (is_quantised(shape.row_type) && shape.head_dim % 8 != 0) {
     source.corrupt("head_dim is {} with quantised rows, expected a multiple of 8", shape.head_dim);
   }
@@ -332,9 +343,14 @@ std::vector<LayerSize> layer_sizes(const ContextRows& rows, std::span<const uint
   const LayerMap& layers = rows.layers;
   std::vector<LayerSize> sizes;
   for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
+    LayerSize size;
+    if (layers.is_recurrent(layer)) {
+      size.n_state = static_cast<uint64_t>(rows.states.size);
+      sizes.push_back(size);
+      continue;
+    }
     const bool local = layers.is_local(layer);
     const ZippedRows& store = local ? rows.local : rows.global;
-    LayerSize size;
     for (int64_t head = 0; head < store.shape.n_kv_head; ++head) {
       const auto at = static_cast<size_t>(layers.index(layer) * store.shape.n_kv_head + head);
       const int64_t n_rows = store.n_prefix + (local ? 0 : int64_t{counts[at]});
@@ -347,16 +363,28 @@ std::vector<LayerSize> layer_sizes(const ContextRows& rows, std::span<const uint
   return sizes;
 }
 
-// Points both stores at their tensors, which follow the bitmaps in the order of layers.
+// Points both stores at their tensors, which follow the bitmaps in the order of layers; copies
+// states.
 void place_rows(ContextRows& rows, std::span<const LayerSize> sizes,
                 std::span<const std::span<const std::byte>> tensors) {
   size_t next = 1;
+  const bool shared = rows.global.shape.value_in_key;
+  rows.states.values.reserve(static_cast<size_t>(rows.states.n_layer * rows.states.size));
   for (size_t layer = 0; layer < sizes.size(); ++layer) {
+    if (sizes[layer].n_state > 0) {
+      const std::span<const std::byte> state = tensors[next++];
+      const size_t at = rows.states.values.size();
+      rows.states.values.resize(at + sizes[layer].n_state);
+      std::memcpy(rows.states.values.data() + at, state.data(), state.size());
+      continue;
+    }
     ZippedRows& store =
         rows.layers.is_local(static_cast<int64_t>(layer)) ? rows.local : rows.global;
     const bool any = sizes[layer].n_rows > 0;
     store.k_layers.push_back(any ? tensors[next++].data() : nullptr);
-    store.v_layers.push_back(any ? tensors[next++].data() : nullptr);
+    store.v_layers.push_back(shared ? store.k_layers.back()
+                             : any  ? tensors[next++].data()
+                                    : nullptr);
   }
   index_rows(rows.global);
   index_rows(rows.local);
@@ -382,6 +410,8 @@ CtzFile parse_ctz(std::span<const std::byte> bytes, const std::string& object) {
   rows.local.shape.row_type = window_row_type(shape.row_type);
   rows.local.n_prefix = frozen_window_rows(rows.layers, static_cast<int64_t>(n_prefix + n_context));
   rows.local.kept = keep_nothing(rows.layers.n_local(), shape.n_kv_head);
+  rows.states = {
+      .n_layer = rows.layers.n_recurrent(), .size = file.meta.model.state_size, .values = {}};
   const auto counts = read_counts(source, shape, n_context);
   const auto sizes = layer_sizes(rows, counts);
   const auto tensors = read_tensors(source, tensor_layout(shape, rows.layers, n_context, sizes));

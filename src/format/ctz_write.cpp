@@ -35,6 +35,9 @@ void check_arguments(const CtzMeta& meta, const ContextRows& rows) {
   CHECK(meta.model.layers == rows.layers.kinds() && meta.model.window == rows.layers.window());
   CHECK(meta.model.n_layer == rows.layers.n_layer() && shape.n_layer == rows.layers.n_global());
   CHECK(meta.model.n_kv_head == shape.n_kv_head && meta.model.head_dim == shape.head_dim);
+  CHECK((meta.model.value_dim > 0) == shape.value_in_key);
+  CHECK(rows.states.n_layer == rows.layers.n_recurrent() &&
+        rows.states.size == meta.model.state_size);
   CHECK(global.kept.n_layer == shape.n_layer && global.kept.n_kv_head == shape.n_kv_head);
   CHECK(global.kept.rows.size() == static_cast<size_t>(shape.n_layer * shape.n_kv_head));
   CHECK(static_cast<int64_t>(meta.prefix_tokens.size()) == global.n_prefix);
@@ -49,8 +52,9 @@ void check_arguments(const CtzMeta& meta, const ContextRows& rows) {
                              &meta.turn_tokens, &meta.next_turn_tokens}) {
     for (const int32_t token : *tokens) CHECK(token >= 0 && token < meta.model.n_vocab);
   }
-  if (const auto problem =
-          limit_exceeded(shape, rows.layers, static_cast<uint64_t>(rows.n_positions()))) {
+  auto problem = limit_exceeded(shape, rows.layers, static_cast<uint64_t>(rows.n_positions()));
+  if (!problem) problem = state_size_wrong(rows.layers, meta.model.state_size);
+  if (problem) {
     fail(ErrorKind::kUnsupported, "a .ctz file cannot hold this context: {}", *problem);
   }
 }
@@ -75,6 +79,10 @@ Body make_body(const ContextRows& rows) {
   std::vector<LayerSize> sizes;
   for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
     const int64_t at = layers.index(layer);
+    if (layers.is_recurrent(layer)) {
+      sizes.push_back({.n_state = static_cast<uint64_t>(rows.states.size)});
+      continue;
+    }
     sizes.push_back({.n_rows = static_cast<uint64_t>(store(layer).layer_rows(at)),
                      .k_bytes = store(layer).layer_key_bytes(at),
                      .v_bytes = store(layer).layer_value_bytes(at)});
@@ -86,10 +94,14 @@ Body make_body(const ContextRows& rows) {
   body.data.push_back(body.bitmaps);
   for (int64_t layer = 0; layer < layers.n_layer(); ++layer) {
     const LayerSize& size = sizes[static_cast<size_t>(layer)];
+    if (size.n_state > 0) {
+      body.data.push_back(
+          std::as_bytes(std::span(rows.states.layer(layers.index(layer)), size.n_state)));
+    }
     if (size.n_rows == 0) continue;
     const auto at = static_cast<size_t>(layers.index(layer));
     body.data.emplace_back(store(layer).k_layers[at], size.k_bytes);
-    body.data.emplace_back(store(layer).v_layers[at], size.v_bytes);
+    if (size.v_bytes > 0) body.data.emplace_back(store(layer).v_layers[at], size.v_bytes);
   }
   return body;
 }

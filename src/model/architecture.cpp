@@ -4,8 +4,9 @@ namespace ctxzip {
 namespace {
 
 constexpr const Architecture* kArchitectures[] = {
-    &kLlamaArchitecture,  &kQwen2Architecture,   &kQwen3Architecture,    &kQwen3MoeArchitecture,
-    &kGemma3Architecture, &kSmolLm3Architecture, &kDeepseek2Architecture};
+    &kLlamaArchitecture,     &kQwen2Architecture,      &kQwen3Architecture,
+    &kQwen3MoeArchitecture,  &kGemma3Architecture,     &kSmolLm3Architecture,
+    &kDeepseek2Architecture, &kKimiLinearArchitecture, &kGraniteHybridArchitecture};
 
 }  // namespace
 

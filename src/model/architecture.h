@@ -46,6 +46,8 @@ std::string architecture_names();
 
 extern const Architecture kDeepseek2Architecture;
 extern const Architecture kGemma3Architecture;
+extern const Architecture kGraniteHybridArchitecture;
+extern const Architecture kKimiLinearArchitecture;
 extern const Architecture kLlamaArchitecture;
 extern const Architecture kQwen2Architecture;
 extern const Architecture kQwen3Architecture;

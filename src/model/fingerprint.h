@@ -27,6 +27,10 @@ struct ModelFingerprint {
   uint64_t tensor_table_hash = 0;     // names, types, shapes of all tensors
   uint64_t weights_hash = 0;          // bytes sampled from every tensor
   uint64_t tokenizer_hash = 0;        // all tokenizer.* metadata, without the chat template
+  int64_t value_dim = 0;   // latent attention: V is so much of each K row; 0: V has its own rows
+  int64_t state_size = 0;  // values of a recurrent layer's state, 0 = there are none
+  uint64_t settings_hash =
+      0;  // all of the architecture's metadata, for models with either of these
 
   bool operator==(const ModelFingerprint&) const = default;
   // 16 hex digits over all fields.
@@ -58,6 +62,9 @@ void for_each_field(Fingerprint& fingerprint, Visit&& visit) {
   visit("tensor_table_hash", fingerprint.tensor_table_hash, 1);
   visit("weights_hash", fingerprint.weights_hash, 1);
   visit("tokenizer_hash", fingerprint.tokenizer_hash, 1);
+  visit("value_dim", fingerprint.value_dim, 3);
+  visit("state_size", fingerprint.state_size, 3);
+  visit("settings_hash", fingerprint.settings_hash, 3);
 }
 
 // "rope_base is 10000 in the file, 500000 in the model"; empty when equal.

@@ -84,6 +84,7 @@ ModelInfo describe(const detail::ModelState& model) {
                   .value_or(std::filesystem::path(info.path).stem().string());
   info.n_layer = hp.n_layer;
   info.n_local_layer = hp.layers.n_local();
+  info.n_recurrent_layer = hp.layers.n_recurrent();
   info.window = hp.layers.window();
   info.n_embd = hp.n_embd;
   info.n_head = hp.n_head;
@@ -100,6 +101,7 @@ ModelInfo describe(const detail::ModelState& model) {
   const int64_t row_in_layer = hp.n_kv_head * static_cast<int64_t>(rows.pair_size());
   info.kv_bytes_per_token = hp.layers.n_global() * row_in_layer;
   info.kv_bytes_window = hp.layers.n_local() * hp.layers.window_rows() * row_in_layer;
+  info.state_bytes = hp.layers.n_recurrent() * hp.state_size * static_cast<int64_t>(sizeof(float));
   info.has_chat_template = model.tokenizer.has_chat_template();
   info.weight_types = describe_types(model.file);
   info.fingerprint = model.fingerprint.digest();
@@ -131,6 +133,11 @@ ModelFingerprint fingerprint(const GgufFile& file, const Hyperparameters& hp) {
   print.tensor_table_hash = hash_tensor_table(file);
   print.weights_hash = hash_weights(file);
   print.tokenizer_hash = file.hash_metadata("tokenizer.", "tokenizer.chat_template");
+  print.value_dim = hp.latent.content;
+  print.state_size = hp.state_size;
+  if (print.value_dim > 0 || print.state_size > 0) {
+    print.settings_hash = file.hash_metadata(hp.architecture + ".", "");
+  }
   return print;
 }
 

@@ -78,6 +78,10 @@ TEST_P(Ratio1, BitIdenticalToTheFullCache) {
 INSTANTIATE_TEST_SUITE_P(Contexts, Ratio1,
                          testing::Combine(testing::Values("llama", "gemma3"),
                                           testing::Values(1, 20, 2000), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(OtherRows, Ratio1,
+                         testing::Combine(testing::Values("deepseek2", "kimi-linear",
+                                                          "granitehybrid"),
+                                          testing::Values(1, 600), testing::Bool()));
 
 // Greedy tokens from a session's state; stops where the two best are too close to call.
 void expect_same_greedy_text(const Model& model, TailRun& one, TailRun& other,
@@ -127,6 +131,10 @@ TEST(Ratio1Text, EqualsOnePrompt) {
   for (const char* architecture : {"qwen2", "gemma3"}) {
     for (const int64_t n_context : {1, 20, 2000})
       expect_one_prompt_equal(tiny(architecture), n_context, 48);
+  }
+  for (const char* architecture : {"deepseek2", "kimi-linear", "granitehybrid"}) {
+    for (const int64_t n_context : {1, 600})
+      expect_one_prompt_equal(tiny(architecture), n_context, 24);
   }
 }
 
@@ -197,6 +205,10 @@ TEST_P(Masked, EqualsEvicted) {
 INSTANTIATE_TEST_SUITE_P(Tiny, Masked,
                          testing::Combine(testing::Values("llama", "qwen2", "qwen3", "gemma3"),
                                           testing::Values(0, 5)));
+INSTANTIATE_TEST_SUITE_P(OtherRows, Masked,
+                         testing::Combine(testing::Values("deepseek2", "kimi-linear",
+                                                          "granitehybrid"),
+                                          testing::Values(5)));
 
 TEST(MaskedQuantised, EqualsEvicted) {
   const Model model = tiny("llama", false, GGML_TYPE_Q8_0);

@@ -73,7 +73,17 @@ INSTANTIATE_TEST_SUITE_P(
         SampleOptions{.row_type = RowType::kQ4, .n_prefix = 0, .n_context = 1},
         SampleOptions{.layers = "lg", .window = 9, .row_type = RowType::kQ4, .n_context = 70},
         SampleOptions{.layers = "gl", .window = 1, .n_context = 40},
-        SampleOptions{.layers = "lg", .window = 500, .n_prefix = 0}));
+        SampleOptions{.layers = "lg", .window = 500, .n_prefix = 0},
+        SampleOptions{.layers = "rgrr", .state_size = 37},
+        SampleOptions{.layers = "ggg", .value_dim = 6, .n_kv_head = 1, .head_dim = 16},
+        SampleOptions{.layers = "rlgr",
+                      .window = 5,
+                      .value_dim = 8,
+                      .state_size = 4,
+                      .n_kv_head = 1,
+                      .row_type = RowType::kF32,
+                      .n_prefix = 0,
+                      .ratio = 0.02}));
 
 TEST_F(CtzFileTest, FileKeepsEverything) {
   const Sample sample = make_sample();

@@ -49,7 +49,10 @@ CtzMeta make_meta(const SampleOptions& options, Random& random) {
                 .rope_factors_hash = 0,
                 .tensor_table_hash = 0x0123456789abcdef,
                 .weights_hash = 0xfedcba9876543210,
-                .tokenizer_hash = 42};
+                .tokenizer_hash = 42,
+                .value_dim = options.value_dim,
+                .state_size = options.state_size,
+                .settings_hash = options.value_dim + options.state_size > 0 ? 0xabcu : 0u};
   meta.model_name = "Sample Model é";
   meta.prefix_tokens = random.tokens(options.n_prefix);
   meta.context_tokens = random.tokens(options.n_context);
@@ -79,7 +82,8 @@ Sample make_sample(const SampleOptions& options) {
     const KvShape shape = {.n_layer = n_layer,
                            .n_kv_head = options.n_kv_head,
                            .head_dim = options.head_dim,
-                           .row_type = window_row_type(options.row_type)};
+                           .row_type = window_row_type(options.row_type),
+                           .value_in_key = options.value_dim > 0};
     DenseCache rows(shape, n_rows);
     for (int64_t head = 0; head < n_layer * options.n_kv_head; ++head) {
       const int64_t layer = head / options.n_kv_head;
@@ -107,7 +111,10 @@ Sample make_sample(const SampleOptions& options) {
   sample.rows = {.layers = layers,
                  .global = compact(full, options.n_prefix, std::move(kept), options.row_type),
                  .local = freeze_window(window, layers, n_rows),
-                 .states = {}};
+                 .states = empty_states(layers.n_recurrent(), options.state_size)};
+  for (float& value : sample.rows.states.values) {
+    value = static_cast<float>(random.below(2000)) / 1000 - 1;
+  }
   return sample;
 }
 
@@ -166,6 +173,7 @@ void expect_same(const Sample& expected, const CtzFile& found) {
   EXPECT_EQ(expected.rows.layers, found.rows.layers);
   expect_same_rows(expected.rows.global, found.rows.global);
   expect_same_rows(expected.rows.local, found.rows.local);
+  EXPECT_EQ(expected.rows.states, found.rows.states);
 }
 
 }  // namespace ctxzip

@@ -18,6 +18,8 @@ struct Sample {
 struct SampleOptions {
   std::string layers = "ggg";  // LayerKind letters
   int64_t window = 0;
+  int64_t value_dim = 0;   // not 0: values lie in keys
+  int64_t state_size = 0;  // of recurrent layers
   int64_t n_kv_head = 2;
   int64_t head_dim = 8;
   RowType row_type = RowType::kF16;

@@ -30,14 +30,15 @@ class Writer {
               int64_t n_copies = 1) {
     const float deviation = scale * model_.spread / std::sqrt(static_cast<float>(n_in));
     std::vector<float> values = normal(n_in * n_out * n_copies, 0, deviation);
-    ggml_tensor* tensor =
-        n_copies == 1 ? ggml_new_tensor_2d(context_.get(), model_.type, n_in, n_out)
-                      : ggml_new_tensor_3d(context_.get(), model_.type, n_in, n_out, n_copies);
-    if (model_.type == GGML_TYPE_F32) {
+    // As llama.cpp's quantiser does with rows that have no whole number of blocks.
+    const ggml_type type = n_in % ggml_blck_size(model_.type) == 0 ? model_.type : GGML_TYPE_F16;
+    ggml_tensor* tensor = n_copies == 1
+                              ? ggml_new_tensor_2d(context_.get(), type, n_in, n_out)
+                              : ggml_new_tensor_3d(context_.get(), type, n_in, n_out, n_copies);
+    if (type == GGML_TYPE_F32) {
       std::copy(values.begin(), values.end(), static_cast<float*>(tensor->data));
     } else {
-      ggml_quantize_chunk(model_.type, values.data(), tensor->data, 0, n_out * n_copies, n_in,
-                          nullptr);
+      ggml_quantize_chunk(type, values.data(), tensor->data, 0, n_out * n_copies, n_in, nullptr);
     }
     add(name, tensor);
   }

@@ -76,6 +76,21 @@ ggml_tensor* gated_ffn(const GraphScope& scope, ggml_tensor* x, int64_t layer, c
   return linear(scope, product, stem("ffn_down"));
 }
 
+ggml_tensor* convolve(ggml_context* context, ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias,
+                      ggml_tensor*& taps) {
+  const int64_t n_tokens = x->ne[1];
+  const int64_t n_channel = x->ne[0];
+  const int64_t n_before = taps->ne[0];
+  // (channel, time)
+  ggml_tensor* inputs = ggml_concat(context, taps, ggml_transpose(context, x), 0);
+  taps = ggml_cont(context, ggml_view_2d(context, inputs, n_before, n_channel, inputs->nb[1],
+                                         static_cast<size_t>(n_tokens) * inputs->nb[0]));
+  weight = ggml_reshape_2d(context, weight, n_before + 1, n_channel);
+  ggml_tensor* y = ggml_ssm_conv(context, inputs, weight);
+  if (bias != nullptr) y = ggml_add(context, y, bias);
+  return ggml_silu(context, y);
+}
+
 void LayerWeights::vector(const char* name, int64_t n, bool required) {
   specs_.push_back({layer_name(layer_, name), {n, 1, 1}, required});
 }

@@ -119,6 +119,12 @@ constexpr Architecture decoder_architecture(const char* name,
 ggml_tensor* expert_ffn(const GraphScope& scope, ggml_tensor* x, int64_t layer);
 void add_expert_weights(const Hyperparameters& hp, LayerWeights& weights);
 
+// A short causal convolution of each channel over the batch x (n_tokens, channel) and the inputs
+// before it, then SiLU. `taps` (channel, n_tap - 1) are those inputs and become the batch's last
+// ones; weight (channel, n_tap), bias (channel) or null.
+ggml_tensor* convolve(ggml_context* context, ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias,
+                      ggml_tensor*& taps);
+
 // The keys of latent attention. Throws kCorruptFile, kUnsupported (files whose attn_kv_b is not
 // split for it, sizes beyond the kernels').
 void read_latent_heads(const GgufFile& file, Hyperparameters& hp);
