@@ -59,7 +59,7 @@ constexpr int64_t partial_floats(const MlaShape& shape) {
 }
 
 // An index entry for each row: the branch and a sketch of the latent part, both f16, and the norm
-// of what the sketch leaves out (arXiv VestigeKV, section 4.2).
+// of what the sketch leaves out (VestigeKV, section 4.2).
 struct IndexRows {
   const uint16_t* side = nullptr;    // (row, side_dim)
   const uint16_t* sketch = nullptr;  // (row, sketch_dim)
