@@ -9,10 +9,10 @@
 namespace ctxzip::eval {
 namespace {
 
-constexpr double kWidth = 720;
+constexpr double kWidth = 800;
 constexpr double kHeight = 400;
 constexpr double kLeft = 70;
-constexpr double kRight = 200;  // holds the legend
+constexpr double kRight = 280;  // holds the legend
 constexpr double kTop = 40;
 constexpr double kBottom = 50;
 constexpr double kLegendLine = 18;
@@ -61,8 +61,8 @@ std::string frame(const std::string& title, const std::string& y_label, const Ax
       "viewBox=\"0 0 {0:g} {1:g}\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"white\"/>\n",
       kWidth, kHeight);
-  svg += label(kLeft, kTop - 20, "start", title);
-  svg += label(8, kTop - 4, "start", y_label);
+  svg += label(kLeft, kTop - 25, "start", title);
+  svg += label(8, kTop - 11, "start", y_label);
   for (int tick = 0; tick <= y_axis.n_ticks; ++tick) {
     const double y = at_y(y_axis, y_axis.step * tick);
     svg += fmt::format(

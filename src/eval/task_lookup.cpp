@@ -113,7 +113,7 @@ Task retr_kv_task() {
           .need = DataNeed::kFileOrGenerated,
           .data_format = kScbenchFormat,
           .instruction = "Answer with the value only.",
-          .max_tokens = 64,
+          .max_tokens = 150,
           .lengths = kLengths,
           .load =
               [](const DataRequest& request) {
@@ -130,7 +130,7 @@ Task retr_prefix_suffix_task() {
           .need = DataNeed::kFileOrGenerated,
           .data_format = kScbenchFormat,
           .instruction = "Answer with the string only.",
-          .max_tokens = 64,
+          .max_tokens = 150,
           .lengths = kLengths,
           .load =
               [](const DataRequest& request) {

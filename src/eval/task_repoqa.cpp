@@ -99,7 +99,7 @@ void ask_for_values(const std::vector<Pair>& pairs, EvalContext& context) {
                              pairs[at].key),
          .answers = {pairs[at].value},
          .part = "kv",
-         .max_tokens = 64});
+         .max_tokens = 150});
   }
 }
 
