@@ -59,15 +59,15 @@ TEST_F(CtzDefect, GgufVersion2) {
 }
 TEST_F(CtzDefect, CtzVersion0) {
   raw_.set(kKeyVersion, kU32, uint32_t{0});
-  expect_refused(".ctz version 0, supported are 1 to 2", ErrorKind::kUnsupported);
+  expect_refused(".ctz version 0, supported are 1 to 3", ErrorKind::kUnsupported);
 }
-TEST_F(CtzDefect, CtzVersion3) {
-  raw_.set(kKeyVersion, kU32, uint32_t{3});
-  expect_refused(".ctz version 3, supported are 1 to 2", ErrorKind::kUnsupported);
+TEST_F(CtzDefect, CtzVersion4) {
+  raw_.set(kKeyVersion, kU32, uint32_t{4});
+  expect_refused(".ctz version 4, supported are 1 to 3", ErrorKind::kUnsupported);
 }
 TEST_F(CtzDefect, CtzVersion999) {
   raw_.set(kKeyVersion, kU32, uint32_t{999});
-  expect_refused(".ctz version 999, supported are 1 to 2", ErrorKind::kUnsupported);
+  expect_refused(".ctz version 999, supported are 1 to 3", ErrorKind::kUnsupported);
 }
 TEST_F(CtzDefect, AModelInsteadOfAContext) {
   raw_.set_string(kKeyArchitecture, "llama");
@@ -195,7 +195,29 @@ TEST_F(CtzDefect, LayerKindsForOtherLayers) {
 }
 TEST_F(CtzDefect, UnknownLayerKind) {
   raw_.set_string("ctxzip.model.layers", "gxg");
-  expect_refused("expected one of 'g' and 'l'");
+  expect_refused("expected one of 'g', 'l' and 'r'");
+}
+TEST_F(CtzDefect, RecurrentLayerWithoutState) {
+  raw_.set_string("ctxzip.model.layers", "grg");
+  expect_refused("state size is 0 with 1 recurrent layers");
+}
+TEST_F(CtzDefect, StateWithoutRecurrentLayer) {
+  raw_.set("ctxzip.model.state_size", kI64, int64_t{5});
+  expect_refused("state size is 5 with 0 recurrent layers");
+}
+TEST_F(CtzDefect, AbsurdStateSize) {
+  raw_.set_string("ctxzip.model.layers", "grg");
+  raw_.set("ctxzip.model.state_size", kI64, std::numeric_limits<int64_t>::max());
+  expect_refused("state size is 9223372036854775807");
+}
+TEST_F(CtzDefect, StateMissing) {
+  raw_.set_string("ctxzip.model.layers", "grg");
+  raw_.set("ctxzip.model.state_size", kI64, int64_t{1} << 28);
+  expect_refused("kept.counts");
+}
+TEST_F(CtzDefect, ValuesBeyondTheirKeys) {
+  raw_.set("ctxzip.model.value_dim", kI64, int64_t{9});
+  expect_refused("value_dim is 9, expected 0 to the head_dim of 8");
 }
 TEST_F(CtzDefect, NoGlobalLayer) {
   raw_.set_string("ctxzip.model.layers", "lll");
