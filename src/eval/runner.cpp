@@ -176,12 +176,25 @@ ZipPlan plan_context(const detail::ModelState& model, const EvalContext& context
                   model.tokenizer.encode_plain(normalise_document(context.text).text), options);
 }
 
+// plan_context, whose own advice for texts that are too long is of no use to an evaluation.
+ZipPlan plan_with_room(const detail::ModelState& model, const RunOptions& options,
+                       const EvalContext& context) {
+  try {
+    return plan_context(model, context, options.chat_template, zip_options(options, 0, {}));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTooLong) throw;
+    fail(ErrorKind::kTooLong,
+         "its {} tokens, the prompt and a scoring pass need more positions than the model is "
+         "trained for, {}",
+         model.tokenizer.encode_plain(context.text).size(), model.hp.n_ctx_train);
+  }
+}
+
 // Throws Error{kTooLong} when the context and one of its questions leave no room for an answer.
 // Returns whether a question is longer than the context.
 bool check_room(const detail::ModelState& model, const Task& task, const RunOptions& options,
                 const EvalContext& context) {
-  const ZipPlan plan =
-      plan_context(model, context, options.chat_template, zip_options(options, 0, {}));
+  const ZipPlan plan = plan_with_room(model, options, context);
   bool outgrown = false;
   for (const EvalQuestion& question : context.questions) {
     const auto n_question =
