@@ -157,12 +157,29 @@ INSTANTIATE_TEST_SUITE_P(Edges, ParityWindow,
                          testing::Combine(testing::Values(63, 64, 65, 127, 128, 129, 300),
                                           testing::Values(1, 7, 256)));
 
-// With f16 rows and f16 or f32 weights the rows' rounding is all there is.
+bool chooses_experts(const TinyModel& model) {
+  const std::string& architecture = model.architecture;
+  if (architecture == "deepseek2" || architecture == "kimi-linear") {
+    return model.n_leading_dense < 2;
+  }
+  return architecture == "granitehybrid" && model.n_expert > 0;
+}
+
+// With f16 rows and f16 or f32 weights the rows' rounding is all there is. It turns near-ties of
+// routers: such a token then takes another expert, and what it leaves in rows and states differs
+// too. f32 rows show these models to be exact (ParityF32); here their median token is.
 class ParityTypes : public testing::TestWithParam<std::tuple<size_t, ggml_type>> {};
 
 TEST_P(ParityTypes, CloseToLibllama) {
   const auto [variant, type] = GetParam();
-  EXPECT_LE(against_libllama(variant_path(variants()[variant], type), false, 512).mean_kl, 1e-4);
+  const LogitDifference difference =
+      against_libllama(variant_path(variants()[variant], type), false, 512);
+  if (chooses_experts(variants()[variant].model)) {
+    EXPECT_LE(difference.median_kl, 1e-4);
+    EXPECT_GE(difference.top1_agreement, 0.97);
+  } else {
+    EXPECT_LE(difference.mean_kl, 1e-4);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ParityTypes,
@@ -218,9 +235,8 @@ TEST_P(ParityQ8, AsCloseToTheExactModelAsLibllama) {
   const auto ours = compare_logits(exact, TailRun(model, nothing, 0).feed(tokens, batch), 256);
   std::printf("mean KL %.3g (libllama %.3g)\n", ours.mean_kl, peer.mean_kl);
   const std::string& architecture = variant.model.architecture;
-  const bool plain = architecture != "qwen3moe" && architecture != "deepseek2" &&
-                     architecture != "kimi-linear" &&
-                     (architecture != "granitehybrid" || variant.model.n_expert == 0);
+  const bool latent = architecture == "deepseek2" || architecture == "kimi-linear";
+  const bool plain = architecture != "qwen3moe" && !latent && !chooses_experts(variant.model);
   const bool exact_products = batch >= 32 && plain;
   EXPECT_LE(ours.mean_kl, exact_products ? 1e-4 : 1e-4 + kNoiseFactor * peer.mean_kl);
 }
