@@ -6,6 +6,7 @@
 
 #include "ctxzip/error.h"
 #include "eval/task_list.h"
+#include "support/temp_path.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -33,7 +34,7 @@ class DataFiles : public testing::Test {
     return {};
   }
 
-  std::string path_ = testing::TempDir() + "data_files_" +
+  std::string path_ = test::temp_path("data_files_") +
                       testing::UnitTest::GetInstance()->current_test_info()->name() + ".jsonl";
 };
 
@@ -183,7 +184,7 @@ TEST_F(DataFiles, DataFilesTakeNoLengths) {
 }
 
 TEST_F(DataFiles, RulerQaHidesTheParagraphAmongOthers) {
-  const std::string squad = testing::TempDir() + "ruler_qa_test.json";
+  const std::string squad = test::temp_path("ruler_qa_test.json");
   std::ofstream(squad) << R"({"data": [{"paragraphs": [
     {"context": "Alpha is first.", "qas": [{"id": "1", "question": "Which?", "answers": [{"text": "Alpha"}]}]},
     {"context": "Beta is second.", "qas": [{"id": "2", "question": "Who?", "answers": [{"text": "Beta"}]}]},

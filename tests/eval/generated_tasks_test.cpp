@@ -14,6 +14,7 @@
 #include "eval/metrics.h"
 #include "eval/task_list.h"
 #include "eval/variable_chains.h"
+#include "support/temp_path.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -49,8 +50,7 @@ class SourceFolder {
 
  private:
   std::filesystem::path path_ =
-      std::filesystem::path(testing::TempDir()) /
-      (std::string("code_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+      (test::temp_path("code_") + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 std::vector<const Task*> generators() {
@@ -260,7 +260,7 @@ TEST(CodeTasks, TakeDescriptionsOutOfTheContext) {
 }
 
 TEST(Filler, TakesTheSentencesOfAFile) {
-  const std::string path = testing::TempDir() + "filler_test.txt";
+  const std::string path = test::temp_path("filler_test.txt");
   std::ofstream(path) << "One is here. Two is\nthere!\n\nA heading\n\nThree? ";
   const Filler filler(path);
   std::vector<std::string> all = filler.sentences(4, Draw(0));

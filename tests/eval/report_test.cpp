@@ -8,6 +8,7 @@
 
 #include "ctxzip/error.h"
 #include "eval/report_page.h"
+#include "support/temp_path.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -72,7 +73,7 @@ class ReportTest : public testing::Test {
     for (const LogShape& shape : shapes) runs.push_back(read(log_text(shape)));
     return make_report(runs);
   }
-  std::string path_ = testing::TempDir() + "report_" +
+  std::string path_ = test::temp_path("report_") +
                       testing::UnitTest::GetInstance()->current_test_info()->name() + ".jsonl";
 };
 
@@ -116,7 +117,7 @@ TEST_F(ReportTest, RefusesWhatIsNoLog) {
   EXPECT_EQ(damaged.first, ErrorKind::kCorruptFile);
   EXPECT_NE(damaged.second.find("line 8"), std::string::npos);
   try {
-    read_run(testing::TempDir() + "no_such_log.jsonl");
+    read_run(test::temp_path("no_such_log.jsonl"));
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kNotFound);

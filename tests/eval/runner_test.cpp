@@ -12,6 +12,7 @@
 #include "ctxzip/error.h"
 #include "eval/summary.h"
 #include "support/engine_run.h"
+#include "support/temp_path.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -55,8 +56,8 @@ class RunnerTest : public testing::Test {
   static void TearDownTestSuite() { model_.reset(); }
   void SetUp() override {
     CTXZIP_NEEDS_MODEL(test::kSmolLm2);
-    data_ = testing::TempDir() + "runner_test.json";
-    log_ = testing::TempDir() + "runner_test.jsonl";
+    data_ = test::temp_path("runner_test.json");
+    log_ = test::temp_path("runner_test.jsonl");
     std::ofstream(data_) << kData;
     std::filesystem::remove(log_);
   }
@@ -259,7 +260,7 @@ TEST_F(RunnerTest, GeneratedContextsAreAsLongAsWantedAndPartOfTheHeader) {
 
 TEST_F(RunnerTest, TheHeaderHoldsNoPath) {
   const EvalRun run = prepare(options());
-  EXPECT_EQ(run.header["data"]["file"], "runner_test.json");
+  EXPECT_EQ(run.header["data"]["file"], std::filesystem::path(data_).filename().string());
   EXPECT_EQ(to_line(run.header).find(testing::TempDir()), std::string::npos);
   EXPECT_EQ(run.header["n_questions"], 3);
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "ctxzip/error.h"
+#include "support/temp_path.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -153,7 +154,7 @@ TEST(SplitSource, EndsInTheMiddleOfAnything) {
 }
 
 TEST(ReadSourceFolder, TakesDescribedFilesByName) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "source_folder_test";
+  const auto folder = std::filesystem::path(test::temp_path("source_folder_test"));
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder / "b");
   std::filesystem::create_directories(folder / ".git");
