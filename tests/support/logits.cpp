@@ -32,6 +32,7 @@ LogitDifference compare_logits(std::span<const float> expected, std::span<const 
   const size_t width = static_cast<size_t>(n_vocab);
   const double n_rows = static_cast<double>(expected.size() / width);
   LogitDifference result;
+  std::vector<double> all_kl;
   for (size_t first = 0; first < expected.size(); first += width) {
     const auto a = expected.subspan(first, width);
     const auto b = found.subspan(first, width);
@@ -47,12 +48,16 @@ LogitDifference compare_logits(std::span<const float> expected, std::span<const 
           std::max(result.max_delta, std::abs(static_cast<double>(a[id]) - b[id] - shift));
     }
     result.mean_kl += kl / n_rows;
+    all_kl.push_back(kl);
     result.max_kl = std::max(result.max_kl, kl);
     const auto best = [](std::span<const float> row) {
       return std::max_element(row.begin(), row.end()) - row.begin();
     };
     if (best(a) == best(b)) result.top1_agreement += 1 / n_rows;
   }
+  std::sort(all_kl.begin(), all_kl.end());
+  all_kl.resize(all_kl.size() - all_kl.size() / 100);
+  for (const double kl : all_kl) result.bulk_kl += kl / static_cast<double>(all_kl.size());
   return result;
 }
 
