@@ -27,14 +27,19 @@ constexpr double kMaxLogitDelta = 2e-3;
 // Near-uniform logits would pass any KL test.
 constexpr double kMaxEntropyShare = 0.7;
 
-LogitDifference against_libllama(const std::string& path, bool f32_rows, int64_t batch,
+struct RowTypes {
+  bool ours_f32 = true;
+  bool peer_f32 = true;
+};
+
+LogitDifference against_libllama(const std::string& path, RowTypes rows, int64_t batch,
                                  int64_t n_prefill = kPrefillTokens) {
-  const Model model = Model::load(path, {.n_threads = 2, .f32_rows = f32_rows});
+  const Model model = Model::load(path, {.n_threads = 2, .f32_rows = rows.ours_f32});
   const int64_t n_vocab = model.info().n_vocab;
   const auto tokens = random_tokens(n_prefill + kDecodeTokens, n_vocab, 7);
   const std::span<const Token> all(tokens);
   const auto n_prompt = static_cast<size_t>(n_prefill);
-  Libllama oracle(path, {.cache_type = f32_rows ? GGML_TYPE_F32 : GGML_TYPE_F16});
+  Libllama oracle(path, {.cache_type = rows.peer_f32 ? GGML_TYPE_F32 : GGML_TYPE_F16});
   std::vector<float> expected = oracle.feed(all.first(n_prompt), batch);
   const auto expected_decode = oracle.feed(all.subspan(n_prompt), 1);
   expected.insert(expected.end(), expected_decode.begin(), expected_decode.end());
@@ -126,8 +131,7 @@ class ParityF32 : public testing::TestWithParam<std::tuple<size_t, int64_t>> {};
 
 TEST_P(ParityF32, EqualsLibllama) {
   const auto [variant, batch] = GetParam();
-  const LogitDifference difference =
-      against_libllama(variant_path(variants()[variant]), true, batch);
+  const LogitDifference difference = against_libllama(variant_path(variants()[variant]), {}, batch);
   const bool gelu = variants()[variant].model.architecture == "gemma3";
   EXPECT_LE(difference.mean_kl, 1e-6);
   EXPECT_LE(difference.max_delta, gelu ? kGeluLogitDelta : kMaxLogitDelta);
@@ -148,7 +152,7 @@ TEST_P(ParityWindow, EqualsLibllama) {
   const auto [n_prefill, batch] = GetParam();
   const std::string path = temp_path("window.gguf");
   write_tiny_model({.architecture = "gemma3", .n_layer = 4, .head_dim = 32, .window = 64}, path);
-  const LogitDifference difference = against_libllama(path, true, batch, n_prefill);
+  const LogitDifference difference = against_libllama(path, {}, batch, n_prefill);
   EXPECT_LE(difference.mean_kl, 1e-6);
   EXPECT_LE(difference.max_delta, kGeluLogitDelta);
 }
@@ -166,19 +170,20 @@ bool chooses_experts(const TinyModel& model) {
 }
 
 // With f16 rows and f16 or f32 weights the rows' rounding is all there is. It turns near-ties of
-// routers: such a token then takes another expert, and what it leaves in rows and states differs
-// too. f32 rows show these models to be exact (ParityF32); here their median token is.
+// routers, and such a token then takes another expert, which those after it see: with f16 rows
+// libllama is as far from itself with f32 rows (mean KL up to 0.02 for these models). So f16 rows
+// of models with experts are held to libllama's exact rows, without the worst hundredth of tokens.
 class ParityTypes : public testing::TestWithParam<std::tuple<size_t, ggml_type>> {};
 
 TEST_P(ParityTypes, CloseToLibllama) {
   const auto [variant, type] = GetParam();
-  const LogitDifference difference =
-      against_libllama(variant_path(variants()[variant], type), false, 512);
+  const std::string path = variant_path(variants()[variant], type);
   if (chooses_experts(variants()[variant].model)) {
-    EXPECT_LE(difference.median_kl, 1e-4);
-    EXPECT_GE(difference.top1_agreement, 0.97);
+    const LogitDifference difference = against_libllama(path, {.ours_f32 = false}, 512);
+    EXPECT_LE(difference.bulk_kl, 1e-4);
+    EXPECT_GE(difference.top1_agreement, 0.98);
   } else {
-    EXPECT_LE(difference.mean_kl, 1e-4);
+    EXPECT_LE(against_libllama(path, {.ours_f32 = false, .peer_f32 = false}, 512).mean_kl, 1e-4);
   }
 }
 

@@ -56,7 +56,8 @@ LogitDifference compare_logits(std::span<const float> expected, std::span<const 
     if (best(a) == best(b)) result.top1_agreement += 1 / n_rows;
   }
   std::sort(all_kl.begin(), all_kl.end());
-  if (!all_kl.empty()) result.median_kl = all_kl[all_kl.size() / 2];
+  all_kl.resize(all_kl.size() - all_kl.size() / 100);
+  for (const double kl : all_kl) result.bulk_kl += kl / static_cast<double>(all_kl.size());
   return result;
 }
 

@@ -13,7 +13,7 @@ constexpr double kGeluLogitDelta = 1e-2;
 struct LogitDifference {
   double mean_kl = 0;  // KL(expected || found), nats
   double max_kl = 0;
-  double median_kl = 0;
+  double bulk_kl = 0;         // mean KL without the worst hundredth of the rows
   double max_delta = 0;       // of logits after their row means are taken out
   double top1_agreement = 0;  // share of rows
   double mean_entropy = 0;    // of the expected distributions, nats
