@@ -4,6 +4,7 @@
 
 #include "cli/human.h"
 #include "eval/heatmap.h"
+#include "eval/markup.h"
 
 namespace ctxzip::cli {
 namespace {
@@ -20,29 +21,6 @@ std::string base64(std::span<const std::byte> bytes) {
     }
     for (size_t digit = 0; digit < 4; ++digit) {
       out += digit <= n ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
-    }
-  }
-  return out;
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
     }
   }
   return out;
@@ -66,7 +44,7 @@ std::string shaded_words(std::span<const Word> words) {
     out +=
         fmt::format("<span style=\"background:{};color:{}\" title=\"{:.0f}%\">{}</span>",
                     eval::heatmap_colour(word.kept_share), word.kept_share < 0.5 ? "#fff" : "#000",
-                    100 * word.kept_share, escaped(word.text));
+                    100 * word.kept_share, eval::escaped(word.text));
   }
   return out;
 }
@@ -101,7 +79,7 @@ std::string heatmap_page(const std::string& file, const FileInfo& info, const Ke
       "height=\"{11}\" src=\"data:image/png;base64,{12}\"></div>\n"
       "<h2>Word by word</h2>\n<p>The colour is the share of heads that kept the word.</p>\n"
       "<div class=\"text\">{13}</div>\n</body></html>\n",
-      escaped(file), escaped(info.model_name), format_count(report.context_tokens),
+      eval::escaped(file), eval::escaped(info.model_name), format_count(report.context_tokens),
       format_count(report.pairs_kept), format_count(report.pairs_total),
       100.0 * static_cast<double>(report.pairs_kept) / static_cast<double>(report.pairs_total),
       report.method, report.allocation, legend(), layer_labels(info, size), size.width, size.height,

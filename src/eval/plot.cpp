@@ -6,6 +6,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "eval/markup.h"
+
 namespace ctxzip::eval {
 namespace {
 
@@ -109,29 +111,6 @@ std::string draw_line(const PlotLine& line, const Axis& x_axis, const Axis& y_ax
 }
 
 }  // namespace
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;
-    }
-  }
-  return out;
-}
 
 std::string line_plot(const LinePlot& plot) {
   double most_x = 0;

@@ -50,7 +50,4 @@ struct BarPlot {
 
 std::string bar_plot(const BarPlot& plot);
 
-// Text for XML and HTML; control characters are dropped.
-std::string escaped(const std::string& text);
-
 }  // namespace ctxzip::eval

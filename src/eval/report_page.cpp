@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "eval/markup.h"
 #include "eval/plot.h"
 
 namespace ctxzip::eval {

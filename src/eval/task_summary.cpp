@@ -106,42 +106,37 @@ void read_mixed_turn(const JsonPlace& turn, EvalQuestion& question) {
   question.max_tokens = question.part == "needle" ? kNeedleTokens : 800;
 }
 
+Task summary_task(const char* name, size_t n_needles, const ScbenchReader& reader) {
+  Task task;
+  task.name = name;
+  task.need = DataNeed::kFileOrGenerated;
+  task.data_format = kScbenchFormat;
+  task.instruction = "";
+  task.max_tokens = kSummaryTokens;
+  task.lengths = kLengths;
+  task.takes_filler = true;
+  task.load = [=](const DataRequest& request) {
+    return request.path.empty() ? make(request, name, n_needles) : read_scbench(request, reader);
+  };
+  return task;
+}
+
 }  // namespace
 
 Task en_sum_task() {
-  return {.name = "en-sum",
-          .group = "redundancy",
-          .summary = "Summaries of parts of a long text (En.Sum)",
-          .need = DataNeed::kFileOrGenerated,
-          .data_format = kScbenchFormat,
-          .instruction = "",
-          .max_tokens = kSummaryTokens,
-          .lengths = kLengths,
-          .takes_filler = true,
-          .load =
-              [](const DataRequest& request) {
-                if (request.path.empty()) return make(request, "en-sum", 0);
-                return read_scbench(request, {});
-              },
-          .metrics = kMetrics};
+  Task task = summary_task("en-sum", 0, {});
+  task.group = "redundancy";
+  task.summary = "Summaries of parts of a long text (En.Sum)";
+  task.metrics = kMetrics;
+  return task;
 }
 
 Task mix_sum_niah_task() {
-  return {.name = "mix-sum-niah",
-          .group = "mixed",
-          .summary = "Summaries and needles in one context (Mix.Sum+NIAH)",
-          .need = DataNeed::kFileOrGenerated,
-          .data_format = kScbenchFormat,
-          .instruction = "",
-          .max_tokens = kSummaryTokens,
-          .lengths = kLengths,
-          .takes_filler = true,
-          .load =
-              [](const DataRequest& request) {
-                if (request.path.empty()) return make(request, "mix-sum-niah", kNeedles);
-                return read_scbench(request, {.read_turn = read_mixed_turn});
-              },
-          .metrics = kMixedMetrics};
+  Task task = summary_task("mix-sum-niah", kNeedles, {.read_turn = read_mixed_turn});
+  task.group = "mixed";
+  task.summary = "Summaries and needles in one context (Mix.Sum+NIAH)";
+  task.metrics = kMixedMetrics;
+  return task;
 }
 
 }  // namespace ctxzip::eval
