@@ -2,13 +2,14 @@
 #include "kernels/attention_targets.h"
 
 // clang-format off: this order is Highway's.
+#include "kernels/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_tuned.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/attention_decode-inl.h"
 #include "kernels/attention_tile-inl.h"
-#include "kernels/targets.h"
+#include "kernels/every_target.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -43,15 +44,7 @@ const AttentionKernels& tuned_attention_kernels() { return chosen_target().kerne
 std::string_view tuned_target_name() { return chosen_target().target; }
 
 std::vector<TargetKernels> tuned_attention_targets() {
-  std::vector<TargetKernels> all;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    all.push_back(HWY_DYNAMIC_DISPATCH(target_kernels)());
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  return all;
+  return of_every_target([] { return HWY_DYNAMIC_DISPATCH(target_kernels)(); });
 }
 
 }  // namespace ctxzip

@@ -1,11 +1,11 @@
 #include "kernels/half.h"
 
 // clang-format off: this order is Highway's.
+#include "kernels/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/half.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/targets.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -1,12 +1,12 @@
 #include "kernels/matmul.h"
 
 // clang-format off: this order is Highway's.
+#include "kernels/targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul_tuned.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "kernels/matmul-inl.h"
-#include "kernels/targets.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();

@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "kernels/mla_tuned.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "kernels/every_target.h"
 #include "kernels/index_scan-inl.h"
 #include "kernels/mla-inl.h"
 // clang-format on
@@ -38,15 +39,7 @@ const MlaKernels& tuned_mla_kernels() {
 }
 
 std::vector<MlaTarget> tuned_mla_targets() {
-  std::vector<MlaTarget> all;
-  for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    all.push_back(HWY_DYNAMIC_DISPATCH(mla_target)());
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  return all;
+  return of_every_target([] { return HWY_DYNAMIC_DISPATCH(mla_target)(); });
 }
 
 }  // namespace ctxzip
