@@ -116,7 +116,7 @@ FileInfo inspect_file(const std::string& path) {
   const CtzFile file = read_ctz(path);
   return {.report = describe_context(file.meta, file.rows),
           .file_bytes = file.file_bytes,
-          .format_version = kCtzVersion,
+          .format_version = file.version,
           .model_name = file.meta.model_name,
           .architecture = file.meta.model.architecture,
           .model_fingerprint = file.meta.model.digest(),

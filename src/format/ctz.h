@@ -45,6 +45,7 @@ struct CtzFile {
   CtzMeta meta;
   ContextRows rows;  // their storage keeps the mapping or the buffer alive
   int64_t file_bytes = 0;
+  uint32_t version = kCtzVersion;
 };
 
 // The file's bytes are a function of the arguments alone. `sink` gets them in order. Throws Error:

@@ -397,6 +397,7 @@ CtzFile parse_ctz(std::span<const std::byte> bytes, const std::string& object) {
   check_metadata_checksum(source);
   CtzFile file;
   file.file_bytes = static_cast<int64_t>(bytes.size());
+  file.version = source.get<uint32_t>(kKeyVersion);
   file.meta = read_meta(source);
   ContextRows& rows = file.rows;
   rows.layers = read_layers(source, file.meta.model);

@@ -28,6 +28,7 @@ Sample fixture_sample() {
 TEST(CtzFixture, Version1StillLoads) {
   const CtzFile file = read_ctz(fixture_path(1));
   EXPECT_EQ(file.file_bytes, 2592);
+  EXPECT_EQ(file.version, 1u);
   EXPECT_EQ(file.meta.model_name, "fixture");
   EXPECT_EQ(file.meta.model.layers, "gg");
   EXPECT_EQ(file.rows.layers, LayerMap::all_global(2));
