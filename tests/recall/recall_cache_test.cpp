@@ -1,60 +1,17 @@
 // What a cache keeps, and what a step attends to.
 #include "recall/recall_cache.h"
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <numeric>
 
-#include "core/memory.h"
 #include "ctxzip/error.h"
 #include "recall/partition.h"
 #include "recall/thread_team.h"
-#include "recall_fixture.h"
+#include "recall_cache_fixture.h"
 
 namespace ctxzip::testing {
 namespace {
 
 constexpr double kTolerance = 1e-5;
-
-RecallOptions tiny_options() {
-  RecallOptions options;
-  options.block_rows = 256;
-  options.keep_ratio = 1.0 / 16;
-  return options;
-}
-
-class RecallCacheTest : public RecallTest {
- protected:
-  std::unique_ptr<RecallCache> make_cache(const RecallOptions& options, int64_t capacity = 16384,
-                                          RowType type = RowType::kF16) {
-    return std::make_unique<RecallCache>(tuned_mla_kernels(), kTinyShape, type, capacity, options);
-  }
-
-  // Archived rows that score above everything that is attended to anyway, for any head.
-  std::vector<uint32_t> winners(const RecallCache& cache, const std::vector<float>& q,
-                                const std::vector<uint16_t>& rows) {
-    const MlaShape& shape = cache.shape();
-    std::vector<bool> wins(static_cast<size_t>(cache.n_closed()));
-    const std::vector<int64_t> near = near_rows(cache);
-    for (int64_t head = 0; head < shape.n_head; ++head) {
-      const auto of = [&](int64_t row) {
-        return score(shape, q, head, rows.data() + row * shape.row_dim());
-      };
-      double best = -std::numeric_limits<double>::infinity();
-      for (const int64_t row : near) best = std::max(best, of(row));
-      for (int64_t row = 0; row < cache.n_closed(); ++row) {
-        if (of(row) > best) wins[static_cast<size_t>(row)] = true;
-      }
-    }
-    for (const uint32_t row : cache.kept()) wins[row] = false;
-    std::vector<uint32_t> rows_that_win;
-    for (uint32_t row = 0; row < wins.size(); ++row) {
-      if (wins[row]) rows_that_win.push_back(row);
-    }
-    return rows_that_win;
-  }
-};
 
 // Closing and rebalancing 50 times equals one selection from scratch, and every row is where it
 // was.
@@ -432,57 +389,6 @@ TEST_F(RecallCacheTest, ThreadsChangeNoBit) {
       ASSERT_EQ(out, want) << n_threads << " threads";
     }
   }
-}
-
-TEST_F(RecallCacheTest, ArchiveInAFileChangesNoBit) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("recall-test-" + std::to_string(getpid())))
-          .string();
-  RecallOptions on_disk = tiny_options();
-  on_disk.archive_path = path;
-  const auto file = make_cache(on_disk);
-  EXPECT_FALSE(std::filesystem::exists(path)) << "nothing is left behind";
-  const auto memory = make_cache(tiny_options());
-  const std::vector<uint16_t> rows = make_rows(3000);
-  DecodeStep file_step(*file);
-  DecodeStep memory_step(*memory);
-  for (int64_t row = 0; row < 3000; row += 300) {
-    for (RecallCache* cache : {file.get(), memory.get()}) {
-      cache->append(rows.data() + row * 80, 300);
-      cache->maintain();
-    }
-    const std::vector<float> q = seeking_queries(rows, row + 300);
-    ASSERT_EQ(attend(file_step, *file, q), attend(memory_step, *memory, q));
-    ASSERT_EQ(file_step.counts().fetched_rows, memory_step.counts().fetched_rows);
-  }
-  on_disk.archive_path = "/nowhere/at/all";
-  EXPECT_THROW(make_cache(on_disk), Error);
-}
-
-// With the archive in a file only kept rows, index and tail occupy memory.
-TEST_F(RecallCacheTest, ArchiveInAFileLeavesMemory) {
-  const MlaShape shape = {.latent = 512, .branch = 64, .n_head = 8, .scale = 0.07f};
-  const int64_t n = 32768;
-  RecallOptions options;
-  options.archive_path =
-      (std::filesystem::temp_directory_path() / ("recall-memory-test-" + std::to_string(getpid())))
-          .string();
-  options.block_rows = 1024;
-  const std::vector<uint16_t> rows = make_rows(1024, shape);
-  const ResidentMemory before = resident_memory();
-  RecallCache cache(tuned_mla_kernels(), shape, RowType::kF16, n, options);
-  for (int64_t row = 0; row < n; row += 1024) {
-    cache.append(rows.data(), 1024);
-    cache.maintain();
-  }
-  ASSERT_EQ(cache.n_closed(), n);
-  const ResidentMemory after = resident_memory();
-  const int64_t rows_bytes = n * 1152;
-  const int64_t used =
-      after.anonymous_bytes - before.anonymous_bytes + after.file_bytes - before.file_bytes;
-  // kept 1/32, index 260 of 1152 bytes, two blocks of tail; the rest is the calibration's and the
-  // allocator's.
-  EXPECT_LT(used, rows_bytes * 30 / 100 + (6 << 20));
 }
 
 TEST_F(RecallCacheTest, FloatRowsWorkToo) {

@@ -1,0 +1,67 @@
+// Archived rows in a file instead of in memory.
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "core/memory.h"
+#include "ctxzip/error.h"
+#include "recall_cache_fixture.h"
+
+namespace ctxzip::testing {
+namespace {
+
+using RecallArchiveTest = RecallCacheTest;
+
+TEST_F(RecallArchiveTest, ArchiveInAFileChangesNoBit) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("recall-test-" + std::to_string(getpid())))
+          .string();
+  RecallOptions on_disk = tiny_options();
+  on_disk.archive_path = path;
+  const auto file = make_cache(on_disk);
+  EXPECT_FALSE(std::filesystem::exists(path)) << "nothing is left behind";
+  const auto memory = make_cache(tiny_options());
+  const std::vector<uint16_t> rows = make_rows(3000);
+  DecodeStep file_step(*file);
+  DecodeStep memory_step(*memory);
+  for (int64_t row = 0; row < 3000; row += 300) {
+    for (RecallCache* cache : {file.get(), memory.get()}) {
+      cache->append(rows.data() + row * 80, 300);
+      cache->maintain();
+    }
+    const std::vector<float> q = seeking_queries(rows, row + 300);
+    ASSERT_EQ(attend(file_step, *file, q), attend(memory_step, *memory, q));
+    ASSERT_EQ(file_step.counts().fetched_rows, memory_step.counts().fetched_rows);
+  }
+  on_disk.archive_path = "/nowhere/at/all";
+  EXPECT_THROW(make_cache(on_disk), Error);
+}
+
+// With the archive in a file only kept rows, index and tail occupy memory.
+TEST_F(RecallArchiveTest, ArchiveInAFileLeavesMemory) {
+  const MlaShape shape = {.latent = 512, .branch = 64, .n_head = 8, .scale = 0.07f};
+  const int64_t n = 32768;
+  RecallOptions options;
+  options.archive_path =
+      (std::filesystem::temp_directory_path() / ("recall-memory-test-" + std::to_string(getpid())))
+          .string();
+  options.block_rows = 1024;
+  const std::vector<uint16_t> rows = make_rows(1024, shape);
+  const ResidentMemory before = resident_memory();
+  RecallCache cache(tuned_mla_kernels(), shape, RowType::kF16, n, options);
+  for (int64_t row = 0; row < n; row += 1024) {
+    cache.append(rows.data(), 1024);
+    cache.maintain();
+  }
+  ASSERT_EQ(cache.n_closed(), n);
+  const ResidentMemory after = resident_memory();
+  const int64_t rows_bytes = n * 1152;
+  const int64_t used =
+      after.anonymous_bytes - before.anonymous_bytes + after.file_bytes - before.file_bytes;
+  // kept 1/32, index 260 of 1152 bytes, two blocks of tail; the rest is the calibration's and the
+  // allocator's.
+  EXPECT_LT(used, rows_bytes * 30 / 100 + (6 << 20));
+}
+
+}  // namespace
+}  // namespace ctxzip::testing
