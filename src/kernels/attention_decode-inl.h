@@ -128,15 +128,30 @@ HWY_INLINE void score_rows(D d, const T* const* rows, const float* q, int64_t he
   store_scores<kHeads, kRows, kWidth>(d, acc, weights);
 }
 
-// Scores of n rows, rounded up to the rows at once. Meanwhile fetches the rows of `ahead`.
+// Rows that a part of the work fetches for what comes after it.
+template <class T>
+struct RowsAhead {
+  const T* const* rows;
+  int64_t n;
+
+  // The first or the second of two parts that take kFirst and kSecond heads.
+  template <int kFirst, int kSecond>
+  RowsAhead part(bool second) const {
+    const int64_t n_first = n * kFirst / (kFirst + kSecond);
+    return second ? RowsAhead{rows + n_first, n - n_first} : RowsAhead{rows, n_first};
+  }
+};
+
+// Scores of n rows, rounded up to the rows at once. Meanwhile fetches the rows ahead, evenly: the
+// memory has no more lines on their way at once than it can take.
 template <int kHeads, int kWidth, class D, class T>
 HWY_NOINLINE void score_part(D d, const T* const* rows, int64_t n, const float* q, int64_t head_dim,
-                             const T* const* ahead, int64_t n_ahead, float* weights) {
+                             RowsAhead<T> ahead, float* weights) {
   constexpr int kRows = rows_at_once(kHeads);
+  int64_t fetched = 0;
   for (int64_t row = 0; row < n; row += kRows) {
-    for (int64_t at = row; at < std::min(row + kRows, n_ahead); ++at) {
-      prefetch_row(ahead[at], head_dim);
-    }
+    const int64_t due = std::min(ahead.n, ahead.n * (row + kRows) / n);
+    for (; fetched < due; ++fetched) prefetch_row(ahead.rows[fetched], head_dim);
     score_rows<kHeads, kRows, kWidth>(d, rows + row, q, head_dim, weights + row * kWidth);
   }
 }
@@ -146,8 +161,7 @@ template <class T>
 struct ValueRows {
   const T* const* rows;
   int64_t n_rows;
-  const T* const* ahead;
-  int64_t n_ahead;
+  RowsAhead<T> ahead;
   int64_t head_dim;      // of a row
   int64_t n_value;       // of these, from the start, that are summed
   const float* weights;  // (row, width)
@@ -168,14 +182,17 @@ HWY_INLINE void add_strip(D d, const ValueRows<T>& values, int64_t dim) {
     }
   }
   const float* weights = values.weights;
-  // Every strip fetches its share of the rows, one each `period` rows.
-  const int64_t period = values.n_value / kStrip;
-  int64_t fetched = values.n_ahead * dim / values.n_value;
+  // Every strip fetches its share of the rows ahead, evenly.
+  const int64_t n_ahead = values.ahead.n;
+  int64_t fetched = n_ahead * dim / values.n_value;
+  const int64_t n_fetched = n_ahead * (dim + kStrip) / values.n_value;
+  const int64_t period =
+      std::max<int64_t>(1, values.n_rows / std::max<int64_t>(1, n_fetched - fetched));
   int64_t next_fetch = 0;
   for (int64_t row = 0; row < values.n_rows; ++row, weights += kWidth) {
     const T* from = values.rows[row] + dim;
-    if (row == next_fetch && fetched < values.n_ahead) {
-      prefetch_row(values.ahead[fetched++], values.head_dim);
+    if (row == next_fetch && fetched < n_fetched) {
+      prefetch_row(values.ahead.rows[fetched++], values.head_dim);
       next_fetch += period;
     }
     if constexpr (kVectors < kHeads) {
@@ -352,21 +369,27 @@ void attend_heads(D d, const AttentionShape& shape, const float* q, const Segmen
   for (int64_t first = begin, turn = 0; first < end; turn = 1 - turn) {
     const ChunkRows<T>& chunk = chunks[turn];
     ChunkRows<T>& next = chunks[1 - turn];
-    score_part<P::kFirstHeads, kWidth>(d, chunk.k, chunk.n, state.q, head_dim, chunk.v, chunk.n,
+    const RowsAhead<T> v = {chunk.v, chunk.n};
+    score_part<P::kFirstHeads, kWidth>(d, chunk.k, chunk.n, state.q, head_dim,
+                                       v.template part<P::kFirstHeads, P::kSecondHeads>(false),
                                        state.weights);
     if constexpr (P::kSecondHeads > 0) {
-      score_part<P::kSecondHeads, kWidth>(d, chunk.k, chunk.n, second_q, head_dim, chunk.v, 0,
+      score_part<P::kSecondHeads, kWidth>(d, chunk.k, chunk.n, second_q, head_dim,
+                                          v.template part<P::kFirstHeads, P::kSecondHeads>(true),
                                           state.weights + P::kFirstHeads);
     }
     softmax_chunk<kHeads, kWidth>(chunk.n, n_value, state, out, stride);
     first += chunk.n;
     // Behind the last chunk come the rows of the caller's next block.
     next.list(segment, head_dim, first, first < end ? end : segment.n_rows);
-    ValueRows<T> values = {chunk.v, chunk.n,       next.k, next.n, head_dim,
-                           n_value, state.weights, out,    stride};
+    const RowsAhead<T> k = {next.k, next.n};
+    ValueRows<T> values = {
+        chunk.v,  chunk.n, k.template part<P::kFirstHeads, P::kSecondHeads>(false),
+        head_dim, n_value, state.weights,
+        out,      stride};
     add_part<P::kFirstHeads, kWidth>(d, values);
     if constexpr (P::kSecondHeads > 0) {
-      values.n_ahead = 0;
+      values.ahead = k.template part<P::kFirstHeads, P::kSecondHeads>(true);
       values.weights += P::kFirstHeads;
       values.out += P::kFirstHeads * stride;
       add_part<P::kSecondHeads, kWidth>(d, values);
