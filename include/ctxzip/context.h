@@ -41,6 +41,7 @@ struct ZipReport {
   double score_s = 0;
   double check_s = 0;
   double compact_s = 0;
+  int64_t peak_kv_bytes = 0;   // rows of layers without a window that were held at once
   int64_t peak_rss_bytes = 0;  // of the process, mapped weights included
 };
 

@@ -20,6 +20,10 @@ class DenseCache {
   const KvShape& shape() const { return shape_; }
   int64_t capacity() const { return capacity_; }
   int64_t n_rows() const { return n_rows_; }
+  // Of the rows that are there.
+  int64_t kv_bytes() const {
+    return n_rows_ * shape_.n_layer * shape_.n_kv_head * static_cast<int64_t>(shape_.pair_size());
+  }
 
   // Start of a head's rows (row, head_dim); null once the layer is released. V rows are the K rows
   // where values lie in keys.

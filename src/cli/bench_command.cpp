@@ -136,9 +136,7 @@ Run add_bench(CLI::App& app) {
       {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},
       [&speed](ReconAttention attention) { speed.zip.recon_attention = attention; },
       "As for zip (default: full)");
-  add_choice<KvType>(
-      app, "--kv", {{"f16", KvType::kF16}, {"q8", KvType::kQ8}, {"q4", KvType::kQ4}},
-      [&speed](KvType kv) { speed.zip.kv = kv; }, "As for zip (default: f16)");
+  add_kv_flag(app, speed.zip.kv, "As for zip (default: f16)");
   add_integer(
       app, "--chunk", {.min = 1}, [&speed](int64_t n) { speed.zip.chunk_tokens = n; },
       fmt::format("As for zip (default: {})", speed.zip.chunk_tokens));

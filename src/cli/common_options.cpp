@@ -72,6 +72,12 @@ CLI::Option* add_allocation_flag(CLI::App& app, Allocation& allocation) {
       "do (default: global)");
 }
 
+CLI::Option* add_kv_flag(CLI::App& app, KvType& kv, const std::string& help) {
+  return add_choice<KvType>(
+      app, "--kv", {{"f16", KvType::kF16}, {"q8", KvType::kQ8}, {"q4", KvType::kQ4}},
+      [&kv](KvType choice) { kv = choice; }, help);
+}
+
 CLI::Option* add_heads_flag(CLI::App& app, std::string& file) {
   return add_text(
              app, "--heads", [&](std::string path) { file = std::move(path); },

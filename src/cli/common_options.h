@@ -31,6 +31,8 @@ void add_model_options(CLI::App& app, ModelFlags& flags, const std::string& defa
 // --allocation
 CLI::Option* add_allocation_flag(CLI::App& app, Allocation& allocation);
 
+// --kv f16|q8|q4
+CLI::Option* add_kv_flag(CLI::App& app, KvType& kv, const std::string& help);
 // --heads FILE
 CLI::Option* add_heads_flag(CLI::App& app, std::string& file);
 // Null for an empty name. Throws Error: kNotFound, kIo, kCorruptFile.

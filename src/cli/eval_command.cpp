@@ -131,6 +131,8 @@ void add_method_flags(CLI::App& app, EvalFlags& flags) {
       [&](Schedule schedule) { run.schedule = schedule; },
       "The whole text before anything is cut, or chunk by chunk (default: two-pass)")
       ->group(kGroup);
+  add_kv_flag(app, run.kv, "How kept rows are stored; those of `full` stay f16 (default: f16)")
+      ->group(kGroup);
   add_integer(
       app, "--chunk", {.min = 1}, [&](int64_t n) { run.chunk_tokens = n; },
       fmt::format("Tokens per scoring chunk (default: {})", run.chunk_tokens))

@@ -77,10 +77,7 @@ void add_method_flags(CLI::App& app, ZipFlags& flags) {
       [&](ReconAttention attention) { zip.recon_attention = attention; },
       "Scoring sees the whole text, or one chunk (faster) (default: full)")
       ->group(kGroup);
-  add_choice<KvType>(
-      app, "--kv", {{"f16", KvType::kF16}, {"q8", KvType::kQ8}, {"q4", KvType::kQ4}},
-      [&](KvType kv) { zip.kv = kv; }, "How kept rows are stored (default: f16)")
-      ->group(kGroup);
+  add_kv_flag(app, zip.kv, "How kept rows are stored (default: f16)")->group(kGroup);
   add_integer(
       app, "--chunk", {.min = 1}, [&](int64_t n) { zip.chunk_tokens = n; },
       fmt::format("Tokens per scoring chunk (default: {})", zip.chunk_tokens))

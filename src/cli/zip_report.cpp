@@ -26,6 +26,7 @@ Json zip_json(const ZipResult& result) {
                    {"score_s", report.score_s},
                    {"check_s", report.check_s},
                    {"compact_s", report.compact_s},
+                   {"peak_kv_bytes", report.peak_kv_bytes},
                    {"peak_rss_bytes", report.peak_rss_bytes},
                    {"notices", result.notices}});
   return json;

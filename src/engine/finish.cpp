@@ -40,7 +40,7 @@ CtzMeta describe(const detail::ModelState& model, const ZipPlan& plan, const Zip
 
 Context make_context(const Model& model, const ZipPlan& plan, const ZipOptions& options,
                      ContextRows rows, const std::optional<SelfCheck>& loss,
-                     const StageSeconds& seconds) {
+                     const RunFigures& figures) {
   CtzMeta meta = describe(*model.state(), plan, options);
   if (loss) {
     meta.delta_nll = loss->reconstruction;
@@ -54,10 +54,11 @@ Context make_context(const Model& model, const ZipPlan& plan, const ZipOptions& 
                     *meta.delta_nll));
   }
   ZipReport report = describe_context(meta, rows);
-  report.prefill_s = seconds.prefill;
-  report.score_s = seconds.score;
-  report.check_s = seconds.check;
-  report.compact_s = seconds.compact;
+  report.prefill_s = figures.prefill;
+  report.score_s = figures.score;
+  report.check_s = figures.check;
+  report.compact_s = figures.compact;
+  report.peak_kv_bytes = figures.peak_kv_bytes;
   report.peak_rss_bytes = resident_memory().peak_bytes;
   return Context(std::make_shared<const detail::ContextState>(
       detail::ContextState{model, std::move(meta), std::move(rows), report}));

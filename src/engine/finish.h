@@ -10,11 +10,13 @@
 
 namespace ctxzip {
 
-struct StageSeconds {
-  double prefill = 0;
+// What a run took.
+struct RunFigures {
+  double prefill = 0;  // seconds, like the next three
   double score = 0;
   double check = 0;
   double compact = 0;
+  int64_t peak_kv_bytes = 0;  // rows of the text that were held at once
 };
 
 // Adds the time until it ends to `seconds`.
@@ -36,6 +38,6 @@ class Stopwatch {
 // `loss`: change of the self-check's figures, where it ran. A large one is noticed.
 Context make_context(const Model& model, const ZipPlan& plan, const ZipOptions& options,
                      ContextRows rows, const std::optional<SelfCheck>& loss,
-                     const StageSeconds& seconds);
+                     const RunFigures& figures);
 
 }  // namespace ctxzip

@@ -75,7 +75,7 @@ void StreamZipper::report_progress(Stage stage, int64_t done) const {
 }
 
 void StreamZipper::prefill(int64_t begin, int64_t end) {
-  const Stopwatch watch(seconds_.prefill);
+  const Stopwatch watch(figures_.prefill);
   std::vector<Token> tokens;
   if (begin == 0) tokens = plan_.layout.prefix;
   tokens.insert(tokens.end(), plan_.context.begin() + begin, plan_.context.begin() + end);
@@ -91,14 +91,12 @@ void StreamZipper::prefill(int64_t begin, int64_t end) {
   if (begin == 0) survivors_.add_prefix(chunk_);
   frozen_window_ = {freeze_window(window_, state().hp.layers, plan_.n_prefix() + end),
                     states_.now()};
-  peak_kv_bytes_ = std::max(
-      peak_kv_bytes_, survivors_.kv_bytes() + chunk_.n_rows() * survivors_.shape().n_layer *
-                                                  survivors_.shape().n_kv_head *
-                                                  static_cast<int64_t>(chunk_.shape().pair_size()));
+  figures_.peak_kv_bytes =
+      std::max(figures_.peak_kv_bytes, survivors_.kv_bytes() + chunk_.kv_bytes());
 }
 
 void StreamZipper::score(int64_t begin, int64_t end) {
-  const Stopwatch watch(seconds_.score);
+  const Stopwatch watch(figures_.score);
   const MethodTraits& method = method_traits(options_.method);
   const ReconScore kind = method.recon.score;
   if (plan_.too_short || method.source == ScoreSource::kPlaces) {
@@ -139,7 +137,7 @@ SegmentTable StreamZipper::rows_now(int64_t begin, bool with_chunk) const {
 
 void StreamZipper::check(int64_t begin, int64_t end, bool with_chunk, Losses& losses) {
   if (probes_.empty()) return;
-  const Stopwatch watch(seconds_.check);
+  const Stopwatch watch(figures_.check);
   const SegmentTable past = rows_now(begin, with_chunk);
   const auto add = [&](const std::vector<Probe>& probes, NllSum& sum) {
     for (const Probe& probe : probes) {
@@ -153,7 +151,7 @@ void StreamZipper::check(int64_t begin, int64_t end, bool with_chunk, Losses& lo
 }
 
 void StreamZipper::evict(int64_t begin, int64_t end) {
-  const Stopwatch watch(seconds_.compact);
+  const Stopwatch watch(figures_.compact);
   int64_t n_keep = n_keep_;
   if (end < plan_.n_context()) {
     const double share = static_cast<double>(end) / static_cast<double>(plan_.n_context());
@@ -184,16 +182,16 @@ Context StreamZipper::run() {
                    .local = frozen_window_.window,
                    .states = frozen_window_.states};
   {
-    const Stopwatch watch(seconds_.compact);
+    const Stopwatch watch(figures_.compact);
     report_progress(Stage::kCompact, 0);
-    rows.global = survivors_.take(stored_type(options_));
+    rows.global = survivors_.take(stored_type(options_.kv));
   }
   std::optional<SelfCheck> loss;
   if (!probes_.empty()) {
     loss = SelfCheck{.reconstruction = after_.reconstruction.mean() - before_.reconstruction.mean(),
                      .held_out = after_.held_out.mean() - before_.held_out.mean()};
   }
-  return make_context(model_, plan_, options_, std::move(rows), loss, seconds_);
+  return make_context(model_, plan_, options_, std::move(rows), loss, figures_);
 }
 
 }  // namespace ctxzip

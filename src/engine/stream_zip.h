@@ -23,7 +23,6 @@ class StreamZipper {
   Context run();
 
   // The most bytes of K and V rows of global layers that were held at once.
-  int64_t peak_kv_bytes() const { return peak_kv_bytes_; }
 
  private:
   const detail::ModelState& state() const { return *model_.state(); }
@@ -58,8 +57,7 @@ class StreamZipper {
   SelfCheckProbes probes_;
   Losses before_;  // with the chunk's rows all there
   Losses after_;   // right after its eviction
-  StageSeconds seconds_;
-  int64_t peak_kv_bytes_ = 0;
+  RunFigures figures_;
 };
 
 }  // namespace ctxzip

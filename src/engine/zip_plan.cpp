@@ -129,12 +129,12 @@ ContextSize context_size(const detail::ModelState& model, const ZipPlan& plan,
   size.window_bytes = layers.n_local() * size.stored.n_kv_head *
                       frozen_window_rows(layers, plan.n_positions()) *
                       static_cast<int64_t>(size.stored.pair_size());
-  size.stored.row_type = stored_type(options).value_or(size.stored.row_type);
+  size.stored.row_type = stored_type(options.kv).value_or(size.stored.row_type);
   return size;
 }
 
-std::optional<RowType> stored_type(const ZipOptions& options) {
-  switch (options.kv) {
+std::optional<RowType> stored_type(KvType kv) {
+  switch (kv) {
     case KvType::kF16:
       return std::nullopt;
     case KvType::kQ8:

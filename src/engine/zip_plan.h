@@ -25,7 +25,7 @@ struct ZipPlan {
 };
 
 // The type that kept rows are stored as; absent: as they were computed.
-std::optional<RowType> stored_type(const ZipOptions& options);
+std::optional<RowType> stored_type(KvType kv);
 
 // What the budget of a planned zip is measured against.
 ContextSize context_size(const detail::ModelState& model, const ZipPlan& plan,

@@ -57,10 +57,11 @@ void Zipper::run_prefill(Stage stage, const ScoreSink* score, const QuerySink* q
   prefill_rows(state(), *runner_, segment_table(state()), tokens, 0,
                {full_, window_, states_, score, queries}, options_.batch_tokens, options_.cancel,
                [&](int64_t done) { report_progress(stage, done, n_tokens); });
+  figures_.peak_kv_bytes = full_.kv_bytes();
 }
 
 void Zipper::prefill() {
-  const Stopwatch watch(seconds_.prefill);
+  const Stopwatch watch(figures_.prefill);
   const MethodTraits& method = method_traits(options_.method);
   if (!is_observed(method) || plan_.too_short)
     return run_prefill(Stage::kPrefill, nullptr, nullptr);
@@ -90,7 +91,7 @@ const Scores& Zipper::scores(Method method) {
   method = traits.scores_of;
   const auto found = scores_.find(method);
   if (found != scores_.end()) return found->second;
-  const Stopwatch watch(seconds_.score);
+  const Stopwatch watch(figures_.score);
   Scores scores;
   if (traits.source == ScoreSource::kReconstruction) {
     scores = reconstruction_scores(traits.recon);
@@ -169,7 +170,7 @@ const FrozenLayers& Zipper::frozen_window() {
 
 const SelfCheck& Zipper::full_check() {
   if (!full_check_) {
-    const Stopwatch watch(seconds_.check);
+    const Stopwatch watch(figures_.check);
     SegmentTable all = segment_table(state());
     all.add(full_, 0, full_.n_rows());
     all.add_window(frozen_window());
@@ -216,7 +217,7 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
   int64_t high = total;  // enough: nothing is lost
   KeepSet best = keep_all(shape.n_layer, shape.n_kv_head, plan_.n_context());
   for (int step = 0; step < kQualitySteps; ++step) {
-    const Stopwatch watch(seconds_.check);
+    const Stopwatch watch(figures_.check);
     report_progress(Stage::kCheck, step, kQualitySteps);
     // Sizes of interest span orders of magnitude: halve the ratio first, then narrow down.
     const int64_t middle = low == 0 ? high / 2 : low + (high - low) / 2;
@@ -246,7 +247,7 @@ Context Zipper::finish(Method method, Allocation allocation, ZippedRows kept) {
                    .states = frozen.states};
   std::optional<SelfCheck> loss;
   if (!probes_.empty()) {
-    const Stopwatch watch(seconds_.check);
+    const Stopwatch watch(figures_.check);
     SegmentTable all = segment_table(state());
     all.add(rows);
     const SelfCheck check =
@@ -257,27 +258,28 @@ Context Zipper::finish(Method method, Allocation allocation, ZippedRows kept) {
   ZipOptions used = options_;
   used.method = method;
   used.allocation = allocation;
-  return make_context(model_, plan_, used, std::move(rows), loss, seconds_);
+  return make_context(model_, plan_, used, std::move(rows), loss, figures_);
 }
 
 Context Zipper::take(Method method, Allocation allocation, KeepSet kept) {
   if (!probes_.empty()) full_check();
   ZippedRows rows;
   {
-    const Stopwatch watch(seconds_.compact);
+    const Stopwatch watch(figures_.compact);
     report_progress(Stage::kCompact, 0, 1);
-    rows = compact(full_, plan_.n_prefix(), std::move(kept), stored_type(options_));
+    rows = compact(full_, plan_.n_prefix(), std::move(kept), stored_type(options_.kv));
     report_progress(Stage::kCompact, 1, 1);
   }
   return finish(method, allocation, std::move(rows));
 }
 
-Context Zipper::copy(Method method, Allocation allocation, const KeepSet& kept) {
+Context Zipper::copy(Method method, Allocation allocation, const KeepSet& kept,
+                     std::optional<KvType> kv) {
   if (!probes_.empty()) full_check();
   ZippedRows rows;
   {
-    const Stopwatch watch(seconds_.compact);
-    rows = compact_copy(full_, plan_.n_prefix(), kept, stored_type(options_));
+    const Stopwatch watch(figures_.compact);
+    rows = compact_copy(full_, plan_.n_prefix(), kept, stored_type(kv.value_or(options_.kv)));
   }
   return finish(method, allocation, std::move(rows));
 }

@@ -37,14 +37,16 @@ class Zipper {
   KeepSet select(Method method, const Budget& budget, Allocation allocation);
 
   // The zipped context, with its measured loss if the options ask for it. take() consumes the full
-  // cache layer by layer; copy() leaves it for other budgets.
+  // cache layer by layer; copy() leaves it for other budgets, and for other row types than that of
+  // the options.
   Context take(Method method, Allocation allocation, KeepSet kept);
-  Context copy(Method method, Allocation allocation, const KeepSet& kept);
+  Context copy(Method method, Allocation allocation, const KeepSet& kept,
+               std::optional<KvType> kv = {});
 
   const ZipPlan& plan() const { return plan_; }
   // Everything that was prefilled; valid until take().
   FullRows full_rows() { return {state().hp.layers, full_, frozen_window(), plan_.n_prefix()}; }
-  const StageSeconds& seconds() const { return seconds_; }
+  const RunFigures& figures() const { return figures_; }
 
  private:
   const detail::ModelState& state() const { return *model_.state(); }
@@ -72,7 +74,7 @@ class Zipper {
   std::map<Method, Scores> scores_;  // by MethodTraits::scores_of
   SelfCheckProbes probes_;
   std::optional<SelfCheck> full_check_;
-  StageSeconds seconds_;
+  RunFigures figures_;
 };
 
 }  // namespace ctxzip

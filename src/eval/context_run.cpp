@@ -27,6 +27,7 @@ ZipOptions zip_options(const RunOptions& options, size_t context_number, const R
   zip.allocation = options.allocation;
   zip.heads = options.heads;
   zip.recon_attention = options.recon_attention;
+  zip.kv = options.kv;
   zip.chunk_tokens = options.chunk_tokens;
   zip.self_check = false;
   // Contexts of equal length would lose the same places otherwise.
@@ -44,7 +45,7 @@ ZipPlan plan_context(const detail::ModelState& model, const EvalContext& context
 }
 
 KeepSet ContextRun::select(const Variant& variant) {
-  if (zipper_.seconds().prefill == 0) zipper_.prefill();
+  if (zipper_.figures().prefill == 0) zipper_.prefill();
   if (!variant.method->scores) {
     const KvShape& shape = zipper_.full_rows().global.shape();
     return keep_all(shape.n_layer, shape.n_kv_head, zipper_.plan().n_context());
@@ -52,9 +53,9 @@ KeepSet ContextRun::select(const Variant& variant) {
   const Method method = *variant.method->scores;
   const bool scored = method_traits(method).source != ScoreSource::kHeads;
   if (scored && !score_s_.contains(method) && !zipper_.plan().too_short) {
-    const double before = zipper_.seconds().score;
+    const double before = zipper_.figures().score;
     zipper_.scores(method);
-    score_s_[method] = zipper_.seconds().score - before;
+    score_s_[method] = zipper_.figures().score - before;
   }
   Budget budget;
   budget.ratio = variant.ratio;
@@ -62,7 +63,7 @@ KeepSet ContextRun::select(const Variant& variant) {
 }
 
 KeepSet ContextRun::select_for(const Variant& variant, const EvalQuestion& question) {
-  if (zipper_.seconds().prefill == 0) zipper_.prefill();
+  if (zipper_.figures().prefill == 0) zipper_.prefill();
   const detail::ModelState& state = *model_.state();
   const ZipPlan& plan = zipper_.plan();
   const Method method = *variant.method->scores;
@@ -83,10 +84,12 @@ KeepSet ContextRun::select_for(const Variant& variant, const EvalQuestion& quest
 
 Context ContextRun::cut(const Variant& variant, const KeepSet& kept, RecordTimes& times) {
   const Method method = variant.method->scores.value_or(Method::kKvzip);
-  const double compact_before = zipper_.seconds().compact;
-  Context zipped = zipper_.copy(method, run_.options.allocation, kept);
-  times.prefill_s = zipper_.seconds().prefill;
-  times.compact_s = zipper_.seconds().compact - compact_before;
+  const double compact_before = zipper_.figures().compact;
+  // What everything is compared with stays as it is.
+  const KvType kv = variant.method->scores ? run_.options.kv : KvType::kF16;
+  Context zipped = zipper_.copy(method, run_.options.allocation, kept, kv);
+  times.prefill_s = zipper_.figures().prefill;
+  times.compact_s = zipper_.figures().compact - compact_before;
   if (variant.method->query != QuerySetting::kAgnostic) {
     times.score_s = std::exchange(query_score_s_, 0);
   } else if (variant.method->scores) {

@@ -17,6 +17,18 @@ const char* name_of(ReconAttention attention) {
   return attention == ReconAttention::kFull ? "full" : "local";
 }
 
+const char* name_of(KvType kv) {
+  switch (kv) {
+    case KvType::kF16:
+      return "f16";
+    case KvType::kQ8:
+      return "q8";
+    case KvType::kQ4:
+      return "q4";
+  }
+  return "";
+}
+
 Json file_json(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   if (std::filesystem::is_directory(path)) {
@@ -83,6 +95,7 @@ Json run_header(const Model& model, const EvalRun& run, const std::string& data_
       {"allocation", allocation_name(options.allocation)},
       {"recon_attention", name_of(options.recon_attention)},
       {"schedule", options.schedule == Schedule::kTwoPass ? "two-pass" : "streaming"},
+      {"kv", name_of(options.kv)},
       {"chunk_tokens", options.chunk_tokens},
       {"chat_template", options.chat_template},
       // Each question is asked alone over the untouched context: no earlier turn, neither the

@@ -34,6 +34,7 @@ struct RunOptions {
   ReconAttention recon_attention = ReconAttention::kFull;
   // Streaming prefills anew for every ratio: what is left of a chunk depends on it.
   Schedule schedule = Schedule::kTwoPass;
+  KvType kv = KvType::kF16;  // of zipped contexts; the full cache stays f16
   int64_t chunk_tokens = 2048;
   bool chat_template = true;  // false: document, newline, question, newline
 };

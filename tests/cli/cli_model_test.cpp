@@ -68,7 +68,8 @@ TEST_F(CliModel, ZipReportsEveryDocumentedField) {
        "method",         "allocation",    "recon_attention", "chunk_tokens",    "row_type",
        "context_tokens", "prefix_tokens", "pairs_total",     "pairs_kept",      "ratio",
        "kv_bytes_full",  "kv_bytes_kept", "delta_nll",       "delta_nll_probe", "prefill_s",
-       "score_s",        "check_s",       "compact_s",       "peak_rss_bytes",  "notices"}) {
+       "score_s",        "check_s",       "compact_s",       "peak_kv_bytes",   "peak_rss_bytes",
+       "notices"}) {
     EXPECT_TRUE(report.contains(field)) << field;
   }
   EXPECT_EQ(report["file"], "doc.ctz");

@@ -146,6 +146,27 @@ TEST_F(RunnerTest, QueryAwareSettings) {
   output("h2o-prefill", "l2");
 }
 
+// Rows of another type change answers at most, never what is kept; `full` is what it was.
+TEST_F(RunnerTest, RowTypesAreThoseOfZippedContextsOnly) {
+  RunOptions with = options();
+  with.methods = {find_method("full"), find_method("kvzip")};
+  with.ratios = {0.3};
+  const auto plain = execute(with);
+  std::filesystem::remove(log_);
+  with.kv = KvType::kQ4;
+  const auto packed = execute(with);
+  ASSERT_EQ(packed.size(), plain.size());
+  for (size_t at = 0; at < plain.size(); ++at) {
+    EXPECT_EQ(packed[at].pairs_kept, plain[at].pairs_kept);
+    if (plain[at].key.method == "full") {
+      EXPECT_EQ(packed[at].kv_bytes, plain[at].kv_bytes);
+      EXPECT_EQ(packed[at].output, plain[at].output);
+    } else {
+      EXPECT_LT(packed[at].kv_bytes * 3, plain[at].kv_bytes);
+    }
+  }
+}
+
 TEST_F(RunnerTest, HeadScoresAreAskedFor) {
   RunOptions with = options();
   with.methods = {find_method("heads-drop")};
