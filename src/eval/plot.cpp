@@ -199,8 +199,8 @@ std::string grid_plot(const GridPlot& plot) {
   for (int decade = 0; decade <= kDecades; ++decade) {
     const double y = kTop + kLegendLine * decade;
     svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"18\" height=\"14\" fill=\"{}\"/>\n",
-                       kLeft + side + 30, y, colour_of(std::pow(10, -decade)));
-    svg += label(kLeft + side + 54, y + 11, "start",
+                       kWidth - kRight + 14, y, colour_of(std::pow(10, -decade)));
+    svg += label(kWidth - kRight + 40, y + 11, "start",
                  fmt::format("{:g} of the pairs", std::pow(10, -decade)));
   }
   return svg + "</svg>\n";

@@ -51,12 +51,12 @@ TEST(GridPlot, DrawsCellsFromTheLowerLeftAndLeavesEmptyOnesWhite) {
                                      .x_label = "x",
                                      .y_label = "y",
                                      .n = 2,
-                                     .shares = {0.999, 0, 0, 0.001}});  // (y, x)
+                                     .shares = {0.9999, 0, 0, 0.0001}});  // (y, x)
   // Background, two cells, seven of the legend.
   EXPECT_EQ(count(svg, "<rect"), 1u + 2u + 7u);
   EXPECT_NE(svg.find("x=\"70.0\" y=\"195.0\" width=\"155.0\" height=\"155.0\""), std::string::npos)
       << svg;
-  EXPECT_NE(svg.find("x=\"225.0\" y=\"40.0\" width=\"155.0\" height=\"155.0\" fill=\"#57"),
+  EXPECT_NE(svg.find("x=\"225.0\" y=\"40.0\" width=\"155.0\" height=\"155.0\" fill=\"#575c6d\""),
             std::string::npos)
       << svg;
 }
