@@ -28,6 +28,7 @@ Run add_chat(CLI::App& app);
 Run add_inspect(CLI::App& app);
 Run add_text(CLI::App& app);
 Run add_eval(CLI::App& app);
+Run add_analyze(CLI::App& app);
 Run add_heads(CLI::App& app);
 Run add_report(CLI::App& app);
 Run add_bench(CLI::App& app);

@@ -12,6 +12,7 @@ std::span<const Command> commands() {
       Command{"inspect", "Show what a .ctz holds and what was kept", add_inspect},
       Command{"text", "Print the document of a .ctz back", add_text},
       Command{"eval", "Measure answers with the full and with zipped caches", add_eval},
+      Command{"analyze", "Show what a model attends to of a text, in several tasks", add_analyze},
       Command{"heads", "Measure which heads of a model matter, once for all texts", add_heads},
       Command{"report", "Draw figures and tables of evaluations", add_report},
       Command{"bench", "Measure speed, with llama.cpp beside it", add_bench},

@@ -9,23 +9,6 @@
 namespace ctxzip::cli {
 namespace {
 
-std::string base64(std::span<const std::byte> bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    const size_t n = std::min<size_t>(3, bytes.size() - at);
-    uint32_t group = 0;
-    for (size_t byte = 0; byte < 3; ++byte) {
-      group = group << 8 | (byte < n ? std::to_integer<uint32_t>(bytes[at + byte]) : 0);
-    }
-    for (size_t digit = 0; digit < 4; ++digit) {
-      out += digit <= n ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
-    }
-  }
-  return out;
-}
-
 std::string layer_labels(const FileInfo& info, const eval::PictureSize& size) {
   const auto n_layer = static_cast<double>(info.heads.layers.size());
   std::string labels;
@@ -58,12 +41,20 @@ std::string legend() {
   return out;
 }
 
+std::string draw_panel(const FileInfo& info, const MapPanel& panel) {
+  return fmt::format("<h2>{}</h2>\n<p>{}</p>\n<div class=\"map\">{}{}</div>\n",
+                     eval::escaped(panel.title), eval::escaped(panel.note),
+                     layer_labels(info, eval::heatmap_size(panel.map)),
+                     eval::png_picture(eval::heatmap_png({&panel.map, 1}), panel.title));
+}
+
 }  // namespace
 
-std::string heatmap_page(const std::string& file, const FileInfo& info, const KeptMap& map,
-                         std::span<const std::byte> png, std::span<const Word> words) {
-  const eval::PictureSize size = eval::heatmap_size(map, info.heads.n_kv_head);
+std::string heatmap_page(const std::string& file, const FileInfo& info,
+                         std::span<const MapPanel> panels, std::span<const Word> words) {
   const ZipReport& report = info.report;
+  std::string maps;
+  for (const MapPanel& panel : panels) maps += draw_panel(info, panel);
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>\n"
       "body{{font:15px/1.5 sans-serif;margin:2em;max-width:75em}}\n"
@@ -72,18 +63,15 @@ std::string heatmap_page(const std::string& file, const FileInfo& info, const Ke
       ".text{{white-space:pre-wrap;overflow-wrap:anywhere;line-height:1.7}}\n"
       "</style></head><body>\n<h1>{0}</h1>\n"
       "<p>{1}, {2} tokens, {3} of {4} pairs kept ({5:.1f}%), {6}, {7}</p>\n<p>{8}</p>\n"
-      "<h2>By layer and head</h2>\n"
-      "<p>From top to bottom the KV heads of layer after layer (numbers on the left), from left to "
-      "right the text. The colour is the share of rows that the head kept.</p>\n"
-      "<div class=\"map\">{9}<img alt=\"kept rows by head and place\" width=\"{10}\" "
-      "height=\"{11}\" src=\"data:image/png;base64,{12}\"></div>\n"
+      "<p>In the pictures stand from top to bottom the KV heads of layer after layer (numbers on "
+      "the "
+      "left), and from left to right the text.</p>\n{9}"
       "<h2>Word by word</h2>\n<p>The colour is the share of heads that kept the word.</p>\n"
-      "<div class=\"text\">{13}</div>\n</body></html>\n",
+      "<div class=\"text\">{10}</div>\n</body></html>\n",
       eval::escaped(file), eval::escaped(info.model_name), format_count(report.context_tokens),
       format_count(report.pairs_kept), format_count(report.pairs_total),
       100.0 * static_cast<double>(report.pairs_kept) / static_cast<double>(report.pairs_total),
-      report.method, report.allocation, legend(), layer_labels(info, size), size.width, size.height,
-      base64(png), shaded_words(words));
+      report.method, report.allocation, legend(), maps, shaded_words(words));
 }
 
 }  // namespace ctxzip::cli

@@ -8,54 +8,89 @@
 #include "cli/exit_code.h"
 #include "cli/heatmap_page.h"
 #include "cli/inspect_tables.h"
+#include "cli/interrupt.h"
 #include "cli/json_output.h"
 #include "cli/model_locator.h"
 #include "cli/output_file.h"
+#include "cli/progress_bar.h"
 #include "cli/standard_output.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "core/file.h"
+#include "engine/rescore.h"
 #include "eval/heatmap.h"
 
 namespace ctxzip::cli {
 namespace {
-
-constexpr int64_t kMapParts = 1200;  // as wide as a screen
 
 struct InspectFlags {
   std::string file;
   bool heads = false;
   bool words = false;
   std::string heatmap;
+  bool scores = false;
   OutputOptions output;
   ModelFlags model;
 };
 
-std::vector<Word> read_words(const InspectFlags& flags) {
+Context read_context(const InspectFlags& flags, bool computes) {
   ModelOptions options = flags.model.load;
-  options.repack = false;  // only the tokenizer is used
-  return words_of(open_context(flags.file, flags.model.model, options));
+  options.repack = computes;  // else only the tokenizer is used
+  return open_context(flags.file, flags.model.model, options);
+}
+
+std::vector<Word> read_words(const InspectFlags& flags) {
+  return words_of(read_context(flags, /*computes=*/false));
 }
 
 bool is_page(const std::string& path) { return path.ends_with(".html"); }
 
-void check_heatmap(const std::string& path) {
+void check_heatmap(const InspectFlags& flags) {
+  const std::string& path = flags.heatmap;
+  if (path.empty()) {
+    if (flags.scores) throw CLI::ValidationError("--scores", "is drawn with --heatmap OUT");
+    return;
+  }
   if (!is_page(path) && !path.ends_with(".png")) {
     throw CLI::ValidationError("--heatmap", "'" + path + "' ends neither in .png nor in .html");
   }
   check_output_file(path);
 }
 
+Scores scores_of(const InspectFlags& flags) {
+  const InterruptScope interrupt;
+  ProgressBar bar;
+  bar.status("loading the model");
+  const Context context = read_context(flags, /*computes=*/true);
+  Scores scores = rescore(
+      context,
+      [&](Stage stage, int64_t done, int64_t total) {
+        bar.update(stage_name(stage), ProgressUnit::kTokens, done, total);
+      },
+      interrupt.token());
+  bar.finish();
+  return scores;
+}
+
 void write_heatmap(const InspectFlags& flags, const FileInfo& info) {
-  const KeptMap map = read_kept_map(flags.file, kMapParts);
-  const std::vector<std::byte> png = eval::heatmap_png(map, info.heads.n_kv_head);
-  std::span<const std::byte> bytes = png;
-  std::string page;
-  if (is_page(flags.heatmap)) {
-    page = heatmap_page(flags.file, info, map, png, read_words(flags));
-    bytes = std::as_bytes(std::span(page.data(), page.size()));
+  std::vector<MapPanel> panels;
+  if (flags.scores) {
+    panels.push_back({"Scores by layer and head",
+                      "The colour is the share of all pairs with a lower score.",
+                      eval::rank_map(scores_of(flags))});
   }
-  write_file_atomically(flags.heatmap, [&](const WriteFn& sink) { sink(bytes); });
+  panels.push_back(
+      {"Kept by layer and head", "The colour is the share of rows that the head kept.",
+       eval::kept_map(read_kept_map(flags.file, eval::kMapParts), info.heads.n_kv_head)});
+  write_file_atomically(flags.heatmap, [&](const WriteFn& sink) {
+    if (is_page(flags.heatmap)) {
+      const std::string page = heatmap_page(flags.file, info, panels, read_words(flags));
+      return sink(std::as_bytes(std::span(page)));
+    }
+    std::vector<eval::HeatMap> maps;
+    for (const MapPanel& panel : panels) maps.push_back(panel.map);
+    sink(eval::heatmap_png(maps));
+  });
 }
 
 Json inspect_json(const std::string& file, const FileInfo& info) {
@@ -79,7 +114,7 @@ Json words_json(const std::vector<Word>& words) {
 }
 
 int run(const InspectFlags& flags) {
-  if (!flags.heatmap.empty()) check_heatmap(flags.heatmap);
+  check_heatmap(flags);
   const FileInfo info = inspect_file(flags.file);
   if (!flags.heatmap.empty()) write_heatmap(flags, info);
   if (flags.output.json) {
@@ -114,14 +149,15 @@ Run add_inspect(CLI::App& app) {
   app.add_option("--heatmap", flags->heatmap,
                  "Draw what each head kept of which part; a page (.html) also shows the text")
       ->type_name("OUT.png|OUT.html");
+  app.add_flag("--scores", flags->scores, "Draw the scores too: reads and scores the text again");
   app.add_flag("--words", flags->words, "The text, with how much was kept of each word");
   add_model_options(app, flags->model,
-                    "the one that the file was made with; --words and pages need it");
+                    "the one that the file was made with; --words, --scores and pages need it");
   add_output_options(app, flags->output);
   app.footer(
       "Examples:\n"
       "  ctxzip inspect manual.ctz --heads\n"
-      "  ctxzip inspect manual.ctz --heatmap kept.html\n"
+      "  ctxzip inspect manual.ctz --heatmap kept.html --scores\n"
       "  ctxzip inspect manual.ctz --words | less -R");
   return [flags] { return run(*flags); };
 }

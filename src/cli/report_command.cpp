@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "cli/arguments.h"
@@ -8,38 +7,18 @@
 #include "cli/common_options.h"
 #include "cli/exit_code.h"
 #include "cli/json_output.h"
+#include "cli/output_folder.h"
 #include "cli/standard_output.h"
-#include "core/fail.h"
-#include "core/file.h"
 #include "eval/report_page.h"
 
 namespace ctxzip::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct ReportFlags {
   std::vector<std::string> runs;
   std::string out;
   OutputOptions output;
 };
-
-void make_folder(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(path, error) && !fs::is_directory(path, error)) {
-    fail(ErrorKind::kIo, "{}: is no folder: the report's files need one", path);
-  }
-  fs::create_directories(path, error);
-  if (error) fail(ErrorKind::kIo, "{}: cannot be made: {}", path, error.message());
-}
-
-void write_files(const std::string& folder, const std::vector<eval::ReportFile>& files) {
-  for (const eval::ReportFile& file : files) {
-    write_file_atomically((fs::path(folder) / file.name).string(), [&](const WriteFn& sink) {
-      sink(std::as_bytes(std::span(file.content)));
-    });
-  }
-}
 
 int run(const ReportFlags& flags) {
   std::vector<eval::RunFile> runs;
@@ -56,11 +35,8 @@ int run(const ReportFlags& flags) {
     print_json(json);
     return kExitOk;
   }
-  std::string text = fmt::format("{} runs of {} tasks:", runs.size(), report.tasks.size());
-  for (const eval::ReportFile& file : files) {
-    text += fmt::format("\n  {}", (fs::path(flags.out) / file.name).string());
-  }
-  print_out(text + "\n");
+  print_out(fmt::format("{} runs of {} tasks:", runs.size(), report.tasks.size()) +
+            list_files(flags.out, files));
   return kExitOk;
 }
 

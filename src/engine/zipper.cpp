@@ -140,9 +140,10 @@ Scores Zipper::reconstruction_scores(const ReconVariant& variant) {
   for (const ReconstructionPass& pass : passes) n_fed += static_cast<int64_t>(pass.input.size());
   int64_t done = 0;
   for (const ReconstructionPass& pass : passes) {
-    const PassAttention over =
+    PassAttention over =
         pass_attention(full_rows(), pass, options_.recon_attention, scores, variant.score,
                        value_logs.empty() ? nullptr : value_logs.data());
+    if (!variant.prompt_queries) over.sink.first_query = pass.n_prompt;
     const auto n = static_cast<int64_t>(pass.input.size());
     const RunControl control = {
         .cancel = options_.cancel, .on_fraction = [&](double share) {

@@ -33,6 +33,8 @@ class Zipper {
   // method that looks at the prefill's attention and is not the options' own repeats the prefill
   // (the same rows come out).
   const Scores& scores(Method method);
+  // The same for any variant of KVzip; nothing is remembered.
+  Scores reconstruction_scores(const ReconVariant& variant);
   // The rows a budget keeps; a quality budget is searched with the self-check.
   KeepSet select(Method method, const Budget& budget, Allocation allocation);
 
@@ -53,7 +55,6 @@ class Zipper {
   void run_prefill(Stage stage, const ScoreSink* score, const QuerySink* queries);
   // Prefills, and computes scores that are made from the prefill's attention.
   Scores observed_scores(Method method, Stage stage);
-  Scores reconstruction_scores(const ReconVariant& variant);
   Scores place_scores(Method method) const;
   KeepSet keep(Method method, int64_t n_keep, Allocation allocation);
   KeepSet search_quality(Method method, double bound, Allocation allocation);

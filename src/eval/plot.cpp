@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "eval/heatmap.h"
 #include "eval/markup.h"
 
 namespace ctxzip::eval {
@@ -167,6 +168,41 @@ std::string bar_plot(const BarPlot& plot) {
                  "middle", group.name);
   }
   for (size_t at = 0; at < plot.series.size(); ++at) svg += legend(at, plot.series[at], false);
+  return svg + "</svg>\n";
+}
+
+std::string grid_plot(const GridPlot& plot) {
+  constexpr int kDecades = 6;
+  const double side = kHeight - kTop - kBottom;
+  const auto colour_of = [](double share) {
+    return heatmap_colour(1 + std::log10(share) / kDecades);
+  };
+  const Axis axis(1);
+  std::string svg = frame(plot.title, plot.y_label, axis);
+  const double cell = side / static_cast<double>(std::max<size_t>(plot.n, 1));
+  for (size_t at = 0; at < plot.shares.size(); ++at) {
+    if (plot.shares[at] <= 0) continue;
+    svg += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n",
+        kLeft + cell * static_cast<double>(at % plot.n),
+        kHeight - kBottom - cell * static_cast<double>(at / plot.n + 1), cell, cell,
+        colour_of(plot.shares[at]));
+  }
+  svg += fmt::format(
+      "<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"#d1495b\"/>\n", kLeft,
+      kLeft + side, kHeight - kBottom, kTop);
+  for (int tick = 0; tick <= axis.n_ticks; ++tick) {
+    const double x = kLeft + side * axis.step * tick;
+    svg += label(x, kHeight - kBottom + 18, "middle", fmt::format("{:g}", axis.step * tick));
+  }
+  svg += label(kLeft + side / 2, kHeight - 10, "middle", plot.x_label);
+  for (int decade = 0; decade <= kDecades; ++decade) {
+    const double y = kTop + kLegendLine * decade;
+    svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"18\" height=\"14\" fill=\"{}\"/>\n",
+                       kWidth - kRight + 14, y, colour_of(std::pow(10, -decade)));
+    svg += label(kWidth - kRight + 40, y + 11, "start",
+                 fmt::format("{:g} of the pairs", std::pow(10, -decade)));
+  }
   return svg + "</svg>\n";
 }
 

@@ -1,4 +1,5 @@
-// Plots as SVG pictures, written without any library: lines against a number, and groups of bars.
+// Plots as SVG pictures, written without any library: lines against a number, groups of
+// bars, grids of shares.
 #pragma once
 
 #include <optional>
@@ -49,5 +50,18 @@ struct BarPlot {
 };
 
 std::string bar_plot(const BarPlot& plot);
+
+// Shares of something that has two values 0..1, in n x n cells.
+struct GridPlot {
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  size_t n = 0;
+  std::vector<double> shares;  // (y, x)
+};
+
+// The colour is the logarithm of the share, down to one in a million; empty cells stay white. A
+// line is drawn where both values are equal.
+std::string grid_plot(const GridPlot& plot);
 
 }  // namespace ctxzip::eval

@@ -195,13 +195,6 @@ std::vector<ReportFile> figures_of(const Report& report) {
   return figures;
 }
 
-// A table whose cells are plain text.
-struct Table {
-  std::string title;
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;
-};
-
 std::string interval_text(const std::optional<Interval>& interval) {
   return interval ? fmt::format(" [{:.3f}, {:.3f}]", interval->low, interval->high) : "";
 }
@@ -262,35 +255,16 @@ std::string markdown_row(const std::vector<std::string>& cells) {
   return row + "\n";
 }
 
-std::string html_table(const Table& table) {
-  std::string html = fmt::format("<h2>{}</h2>\n<table>\n<tr>", escaped(table.title));
-  for (const std::string& cell : table.head) html += fmt::format("<th>{}</th>", escaped(cell));
-  html += "</tr>\n";
-  for (const auto& row : table.rows) {
-    html += "<tr>";
-    for (const std::string& cell : row) html += fmt::format("<td>{}</td>", escaped(cell));
-    html += "</tr>\n";
-  }
-  return html + "</table>\n";
-}
-
-std::string html_page(const Report& report, const std::vector<ReportFile>& figures) {
-  std::string html =
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-      "<title>ctxzip evaluation</title>\n<style>\n"
-      "body { font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }\n"
-      "table { border-collapse: collapse; font-size: 0.9em; }\n"
-      "th, td { border: 1px solid #cccccc; padding: 0.3em 0.6em; text-align: left; }\n"
-      "svg { max-width: 100%; height: auto; }\n"
-      "</style>\n</head>\n<body>\n<h1>ctxzip evaluation</h1>\n";
+std::string page(const Report& report, const std::vector<ReportFile>& figures) {
+  std::string body;
   if (!report.notes.empty()) {
-    html += "<ul>\n";
-    for (const std::string& note : report.notes) html += "<li>" + escaped(note) + "</li>\n";
-    html += "</ul>\n";
+    body += "<ul>\n";
+    for (const std::string& note : report.notes) body += "<li>" + escaped(note) + "</li>\n";
+    body += "</ul>\n";
   }
-  for (const ReportFile& figure : figures) html += "<figure>\n" + figure.content + "</figure>\n";
-  for (const Table& table : tables_of(report)) html += html_table(table);
-  return html + "</body>\n</html>\n";
+  for (const ReportFile& figure : figures) body += "<figure>\n" + figure.content + "</figure>\n";
+  for (const Table& table : tables_of(report)) body += html_table(table);
+  return html_page("ctxzip evaluation", body);
 }
 
 }  // namespace
@@ -315,7 +289,7 @@ std::string report_markdown(const Report& report, const std::vector<ReportFile>&
 std::vector<ReportFile> report_files(const Report& report) {
   std::vector<ReportFile> files = figures_of(report);
   std::string markdown = report_markdown(report, files);
-  std::string html = html_page(report, files);
+  std::string html = page(report, files);
   files.push_back({"report.md", std::move(markdown)});
   files.push_back({"report.html", std::move(html)});
   return files;

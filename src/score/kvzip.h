@@ -35,6 +35,7 @@ struct ReconVariant {
   ReconInput input = ReconInput::kFull;
   ReconScore score = ReconScore::kSoftmax;
   RepeatWording wording = RepeatWording::kDefault;
+  bool prompt_queries = true;  // false: only queries of the repeated context count
 };
 
 // The share of the context that kFirst and kLast feed.

@@ -34,6 +34,7 @@ TEST_F(CliFlags, HelpTeachesWithExamples) {
                                              {"text"},
                                              {"eval", "niah"},
                                              {"eval", "repoqa"},
+                                             {"analyze"},
                                              {"report"},
                                              {"model"},
                                              {"model", "list"},
@@ -114,6 +115,15 @@ TEST_F(CliFlags, UsageErrorsOfOtherCommands) {
       {"--max-tokens", {"ask", "x.ctz", "q", "--max-tokens", "0"}},
       {"no-such-model", {"model", "fetch", "no-such-model"}},
       {"--json", {"model", "list", "--json=maybe"}},
+      {"--out", {"analyze", "text.txt"}},
+      {"'magic'", {"analyze", "text.txt", "-o", "a", "--what", "maps,magic"}},
+      {"sparsity,maps", {"analyze", "text.txt", "-o", "a", "--what", "magic"}},
+      {"FILE", {"analyze", "-o", "a"}},
+      {"FILE", {"analyze", "-o", "a", "--what", "refusals,source"}},
+      {"--what", {"analyze", "text.txt", "-o", "a", "--what", "refusals"}},
+      {"--ratio", {"analyze", "text.txt", "-o", "a", "--ratio", "0"}},
+      {"--max-tokens", {"analyze", "text.txt", "-o", "a", "-n", "0"}},
+      {"--scores", {"inspect", "x.ctz", "--scores"}},
   };
   for (const auto& [word, arguments] : cases) {
     const ProgramResult result = run(arguments);
@@ -205,9 +215,22 @@ TEST_F(CliFlags, JsonErrorsAreOneObjectAndStillTextOnStderr) {
 }
 
 TEST_F(CliFlags, MissingDefaultModelSaysHowToGetIt) {
-  const ProgramResult result = run({"zip", "text.txt"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_NE(result.err.find("ctxzip model fetch smollm2-135m"), std::string::npos) << result.err;
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"zip", "text.txt"}, {"analyze", "text.txt", "-o", "analysis"}}) {
+    const ProgramResult result = run(command);
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_NE(result.err.find("ctxzip model fetch smollm2-135m"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(CliFlags, AnalyzeRefusesTextsItCannotUse) {
+  folder_.write("blank.txt", " \n\n");
+  for (const char* text : {"missing.txt", "blank.txt"}) {
+    const ProgramResult result = run({"analyze", text, "-o", "analysis"});
+    EXPECT_EQ(result.exit_code, 1) << text;
+    EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(folder_.names(), (std::vector<std::string>{"blank.txt", "text.txt"}));
 }
 
 TEST_F(CliFlags, ModelListNamesTheCatalogue) {

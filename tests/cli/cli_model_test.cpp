@@ -248,8 +248,33 @@ TEST_F(CliModel, InspectDrawsWhatWasKept) {
   const std::string page = folder_->read("kept.html");
   EXPECT_NE(page.find("data:image/png;base64,iVBOR"), std::string::npos);
   EXPECT_NE(page.find("lighthouse"), std::string::npos);
+  EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "scores.png", "--scores"}).exit_code, 0);
+  EXPECT_GT(folder_->read("scores.png").size(), folder_->read("kept.png").size());
+  EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "both.html", "--scores"}).exit_code, 0);
+  EXPECT_NE(folder_->read("both.html").find("Scores by layer and head"), std::string::npos);
   EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "kept.gif"}).exit_code, 2);
   EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "nowhere/kept.png"}).exit_code, 1);
+}
+
+TEST_F(CliModel, AnalyzeFillsAFolderAndPrintsItsFigures) {
+  const ProgramResult result =
+      run({"analyze", "doc.txt", "-o", "new/analysis", "--json", "-n", "8", "-q", "Who built it?",
+           "-q", "What was the goat's name?", "--what", "sparsity,maps,overlap,source"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const json printed = json::parse(result.out);
+  EXPECT_EQ(printed["tasks"].size(), 5u);
+  EXPECT_EQ(printed["tasks"][3]["question"], "What was the goat's name?");
+  EXPECT_EQ(printed["overlap"].size(), 8u);
+  EXPECT_GT(printed["from_repeated_text"]["kept"], 0.5);
+  for (const json& file : printed["files"]) {
+    EXPECT_TRUE(fs::exists(folder_->path() / "new/analysis" / file.get<std::string>())) << file;
+  }
+  const json written = json::parse(folder_->read("new/analysis/analysis.json"));
+  EXPECT_EQ(written["sparsity"], printed["sparsity"]);
+  folder_->write("short.txt", "Too short.");
+  EXPECT_EQ(run({"analyze", "short.txt", "-o", "short"}).exit_code, 1);
+  EXPECT_EQ(run({"analyze", "doc.txt", "-o", "short.txt"}).exit_code, 1);
 }
 
 TEST_F(CliModel, AModelThatIsNotKnownHereIsNamed) {

@@ -46,9 +46,25 @@ TEST(BarPlot, LeavesGapsForMissingBars) {
   EXPECT_NE(svg.find("height=\"155.0\" fill=\"#1b6ca8\""), std::string::npos) << svg;
 }
 
+TEST(GridPlot, DrawsCellsFromTheLowerLeftAndLeavesEmptyOnesWhite) {
+  const std::string svg = grid_plot({.title = "",
+                                     .x_label = "x",
+                                     .y_label = "y",
+                                     .n = 2,
+                                     .shares = {0.9999, 0, 0, 0.0001}});  // (y, x)
+  // Background, two cells, seven of the legend.
+  EXPECT_EQ(count(svg, "<rect"), 1u + 2u + 7u);
+  EXPECT_NE(svg.find("x=\"70.0\" y=\"195.0\" width=\"155.0\" height=\"155.0\""), std::string::npos)
+      << svg;
+  EXPECT_NE(svg.find("x=\"225.0\" y=\"40.0\" width=\"155.0\" height=\"155.0\" fill=\"#575c6d\""),
+            std::string::npos)
+      << svg;
+}
+
 TEST(Plots, NothingToDrawIsStillAPicture) {
   EXPECT_TRUE(line_plot({}).ends_with("</svg>\n"));
   EXPECT_TRUE(bar_plot({}).ends_with("</svg>\n"));
+  EXPECT_TRUE(grid_plot({}).ends_with("</svg>\n"));
 }
 
 }  // namespace

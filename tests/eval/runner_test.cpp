@@ -228,6 +228,19 @@ TEST_F(RunnerTest, RefusesOptionsThatCannotWork) {
   EXPECT_TRUE(refused([](RunOptions& o) { o.max_tokens = 0; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.lengths = {0}; }));
   EXPECT_TRUE(refused([](RunOptions& o) { o.lengths = {500, 500}; }));
+  const auto streamed = [&](const char* method) {
+    return refused([&](RunOptions& o) {
+      o.schedule = Schedule::kStreaming;
+      o.methods = {find_method("full"), find_method(method)};
+    });
+  };
+  EXPECT_FALSE(streamed("kvzip"));
+  EXPECT_FALSE(streamed("random"));
+  // Scores that only a whole text has, and settings that score it for a question.
+  for (const char* method : {"kvzip-first", "h2o", "snapkv", "expected-attention", "h2o-prefill",
+                             "snapkv-prefill", "snapkv-reuse"}) {
+    EXPECT_TRUE(streamed(method)) << method;
+  }
 }
 
 TEST_F(RunnerTest, EveryContextIsLookedAtBeforeTheFirstAnswer) {
