@@ -344,7 +344,8 @@ CtzFile parse_ctz(std::span<const std::byte> bytes, const std::string& object) {
   std::optional<RecallKeys> recall;
   const MlaShape latent = recall_shape(file.meta.model);
   if (file.version > kVersionWithoutRecall) {
-    recall = read_recall_keys(source, file.meta.model, shape, rows.layers, rows.n_positions());
+    recall = read_recall_keys(source, file.meta.model, shape, rows.layers,
+                              static_cast<int64_t>(n_prefix + n_context));
     append_recall_layout(specs, rows.layers, latent, recall->context.options, recall->sizes);
   }
   const auto tensors = read_tensors(source, specs);

@@ -8,13 +8,13 @@ namespace {
 
 class RecallStateTest : public RecallCacheTest {
  protected:
-  static constexpr int64_t kDim = kTinyShape.row_dim();
+  const int64_t dim_ = kTinyShape.row_dim();
 
   // Rows [begin, end), a step after each, so that the cache observes and calibrates.
   std::vector<float> grow(RecallCache& cache, DecodeStep& step, int64_t begin, int64_t end) {
     std::vector<float> all;
     for (int64_t row = begin; row < end; ++row) {
-      cache.append(rows_.data() + row * kDim, 1);
+      cache.append(rows_.data() + row * dim_, 1);
       const std::vector<float> out =
           attend(step, cache, queries_[static_cast<size_t>(row) % queries_.size()]);
       all.insert(all.end(), out.begin(), out.end());
@@ -46,7 +46,7 @@ TEST_F(RecallStateTest, ClosingAsItFillsOrAtTheEndIsTheSame) {
     const auto often = make_cache(options);
     const auto once = make_cache(options);
     for (int64_t row = 0; row < 1600; row += 50) {
-      often->append(rows_.data() + row * kDim, 50);
+      often->append(rows_.data() + row * dim_, 50);
       often->maintain();
     }
     once->append(rows_.data(), 1600);
@@ -120,7 +120,7 @@ TEST_F(RecallStateTest, TakingBackTheNewestRow) {
   const auto cache = grown(tiny_options(), 930);
   const RecallState state = cache->state();
   DecodeStep step(*cache);
-  cache->append(rows_.data() + 930 * kDim, 1);
+  cache->append(rows_.data() + 930 * dim_, 1);
   attend(step, *cache, queries_[0]);
   EXPECT_NE(cache->state(), state);
   cache->take_back(930,

@@ -403,8 +403,8 @@ void add_byte_tokenizer(gguf_context* gguf) {
   std::vector<const char*> texts;
   for (const std::string& token : tokens) texts.push_back(token.c_str());
   std::vector<int32_t> types(tokens.size(), 1);
-  types.back() = 3;                                             // control
-  const std::array<const char*, 1> merges = {"\u0100 \u0101"};  // of bytes that no text has
+  types.back() = 3;                                       // control
+  std::array<const char*, 1> merges = {"\u0100 \u0101"};  // of bytes that no text has
   gguf_set_val_str(gguf, "tokenizer.ggml.model", "gpt2");
   gguf_set_val_str(gguf, "tokenizer.ggml.pre", "gpt-2");
   gguf_set_arr_str(gguf, "tokenizer.ggml.tokens", texts.data(), texts.size());
