@@ -12,6 +12,7 @@
 
 #include "ctxzip/export.h"
 #include "ctxzip/model.h"
+#include "ctxzip/recall.h"
 
 namespace ctxzip {
 
@@ -80,6 +81,9 @@ class CTXZIP_API Context {
   std::string text() const;
   // For each context token the share of heads that kept it, 0..1.
   std::vector<double> kept_share() const;
+  // Of a context under VestigeKV, which holds every row: which are read, and how far recall is
+  // calibrated.
+  std::optional<RecallReport> recall_report() const;
 
   const std::shared_ptr<const detail::ContextState>& state() const { return state_; }
   explicit Context(std::shared_ptr<const detail::ContextState> state) : state_(std::move(state)) {}
@@ -98,6 +102,7 @@ struct FileInfo {
   std::string model_fingerprint;  // 16 hex digits
   HeadCounts heads;
   std::vector<double> kept_share;  // per context token
+  std::optional<RecallReport> recall;
 };
 CTXZIP_API FileInfo inspect_file(const std::string& path);
 

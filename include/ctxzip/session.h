@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "ctxzip/context.h"
 #include "ctxzip/error.h"
 #include "ctxzip/export.h"
+#include "ctxzip/recall.h"
 
 namespace ctxzip {
 
@@ -72,6 +74,8 @@ class CTXZIP_API Session {
   void reset();
   // Tokens held by chat turns.
   int64_t turn_tokens() const;
+  // What the policy did so far in this session; absent for contexts that are not under it.
+  std::optional<RecallReport> recall_report() const;
 
  private:
   std::unique_ptr<detail::SessionState> state_;
@@ -87,10 +91,16 @@ using AskResultFn = std::function<void(size_t number, const AskResult& result)>;
 
 constexpr int64_t kMostAtOnce = 64;
 
+// Answers questions one after the other, each as Session::ask would; what fails for one question is
+// its result. Throws Error{kInvalidArgument} for a session that holds a chat.
+CTXZIP_API std::vector<AskResult> ask_in_turn(Session& session, std::span<const Question> questions,
+                                              const AskResultFn& on_result = {});
+
 // Answers questions over the pristine context, each as Session::ask would, up to `at_once` of them
 // side by side: weights and the context's rows are read once for a token of each. Sums are taken in
 // another order than in a session, so an answer may differ where two tokens are equally likely.
-// What fails for one question is its result; `on_result` is called as each is complete. One cancel
+// What fails for one question is its result; `on_result` is called as each is complete. Contexts
+// under VestigeKV are asked in turn, since each stream has an index of its own. One cancel
 // token for all. Throws Error: kInvalidArgument (at_once), kOutOfMemory.
 CTXZIP_API std::vector<AskResult> ask_together(const Context& context,
                                                std::span<const Question> questions,

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
+#include "attention/custom_node.h"
 #include "core/fail.h"
-#include "kernels/half.h"
 
 namespace ctxzip {
 namespace {
@@ -24,22 +23,6 @@ int64_t n_blocks(int64_t n_rows) { return (n_rows + kRowsPerBlock - 1) / kRowsPe
 
 size_t align_up(size_t n, size_t alignment) { return (n + alignment - 1) / alignment * alignment; }
 
-ggml_tensor* custom_node(ggml_context* context, int64_t ne0, int64_t ne1, int64_t ne2,
-                         std::initializer_list<ggml_tensor*> sources, ggml_custom_op_t function,
-                         void* data) {
-  std::vector<ggml_tensor*> args(sources);
-  return ggml_custom_4d(context, GGML_TYPE_F32, ne0, ne1, ne2, 1, args.data(),
-                        static_cast<int>(args.size()), function, GGML_N_TASKS_MAX, data);
-}
-
-void store_row(RowType type, const float* in, std::byte* out, int64_t dim) {
-  if (type == RowType::kF32) {
-    std::memcpy(out, in, static_cast<size_t>(dim) * sizeof(float));
-  } else {
-    to_f16(in, reinterpret_cast<uint16_t*>(out), dim);
-  }
-}
-
 }  // namespace
 
 struct CacheAttention::Layer {
@@ -53,7 +36,12 @@ struct CacheAttention::Layer {
 
 CacheAttention::CacheAttention(const AttentionSetup& setup, const SegmentTable& table,
                                int own_place, const ScoreSink* score, const QuerySink* queries)
-    : setup_(setup), table_(table), own_place_(own_place), score_(score), queries_(queries) {
+    : setup_(setup),
+      table_(table),
+      own_place_(own_place),
+      score_(score),
+      queries_(queries),
+      states_(setup.layers, setup.state_size) {
   CHECK(n_segments() <= kMaxSegments && own_place >= 0 && own_place < n_segments());
   const LayerMap& layers = setup.layers;
   CHECK(table.layers() == layers);
@@ -72,6 +60,7 @@ CacheAttention::~CacheAttention() = default;
 
 void CacheAttention::set_targets(std::span<const AppendTarget> targets) {
   targets_.assign(targets.begin(), targets.end());
+  states_.set_step(targets_[0].states);
   const int64_t growth = kOwnRowsPerGrowth;
   for (const AppendTarget& target : targets_) {
     const int64_t first_row = std::max(target.global.first_row, target.local.first_row);
@@ -409,51 +398,6 @@ void CacheAttention::moments_node(ggml_tensor* dst, int thread, int n_threads, v
                              q->ne[2] - first, n_head * dim};
     const int64_t place = layer.index * n_head + head;
     add_moments(queries, dim, sink.sums + place * dim, sink.products + place * dim * dim);
-  }
-}
-
-ggml_tensor* CacheAttention::state_before(ggml_context* context, int64_t layer) {
-  return custom_node(context, setup_.state_size, 1, 1, {}, load_state_node,
-                     layers_[static_cast<size_t>(layer)].get());
-}
-
-void CacheAttention::keep_state(ggml_context* context, ggml_cgraph* graph, int64_t layer,
-                                std::initializer_list<ggml_tensor*> parts) {
-  int64_t n = 0;
-  for (const ggml_tensor* part : parts) {
-    CHECK(part->type == GGML_TYPE_F32 && ggml_is_contiguous(part));
-    n += ggml_nelements(part);
-  }
-  CHECK(n == setup_.state_size);
-  ggml_build_forward_expand(graph, custom_node(context, 1, 1, 1, parts, keep_state_node,
-                                               layers_[static_cast<size_t>(layer)].get()));
-}
-
-void CacheAttention::load_state_node(ggml_tensor* dst, int thread, int n_threads, void* data) {
-  const Layer& layer = *static_cast<const Layer*>(data);
-  const RecurrentStates* before = layer.owner->targets_[0].states.before;
-  const int64_t begin = dst->ne[0] * thread / n_threads;
-  const int64_t end = dst->ne[0] * (thread + 1) / n_threads;
-  float* to = static_cast<float*>(dst->data);
-  if (before == nullptr) {
-    std::fill(to + begin, to + end, 0.0f);
-  } else {
-    const float* from = before->layer(layer.index);
-    std::copy(from + begin, from + end, to + begin);
-  }
-}
-
-void CacheAttention::keep_state_node(ggml_tensor* dst, int thread, int n_threads, void* data) {
-  const Layer& layer = *static_cast<const Layer*>(data);
-  RecurrentStates* after = layer.owner->targets_[0].states.after;
-  if (after == nullptr) return;
-  float* to = after->layer(layer.index);
-  for (int part = 0; part < GGML_MAX_SRC && dst->src[part] != nullptr; ++part) {
-    const int64_t n = ggml_nelements(dst->src[part]);
-    const auto* from = static_cast<const float*>(dst->src[part]->data);
-    std::copy(from + n * thread / n_threads, from + n * (thread + 1) / n_threads,
-              to + n * thread / n_threads);
-    to += n;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "attention/score_sink.h"
 #include "attention/seam.h"
 #include "attention/segment_table.h"
+#include "attention/state_nodes.h"
 #include "cache/dense_cache.h"
 #include "kernels/attention.h"
 
@@ -20,13 +21,6 @@ namespace ctxzip {
 struct OwnRows {
   DenseCache* cache = nullptr;
   int64_t first_row = 0;
-};
-
-// The states of recurrent layers around a batch; null `before` stands for the start of a text, null
-// `after` for states that nobody needs. They may not be the same.
-struct StateStep {
-  const RecurrentStates* before = nullptr;
-  RecurrentStates* after = nullptr;
 };
 
 struct AppendTarget {
@@ -63,9 +57,13 @@ class CacheAttention final : public AttentionSeam {
 
   ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int64_t layer,
                       const AttentionInput& in, bool output_unused) override;
-  ggml_tensor* state_before(ggml_context* context, int64_t layer) override;
+  ggml_tensor* state_before(ggml_context* context, int64_t layer) override {
+    return states_.state_before(context, layer);
+  }
   void keep_state(ggml_context* context, ggml_cgraph* graph, int64_t layer,
-                  std::initializer_list<ggml_tensor*> parts) override;
+                  std::initializer_list<ggml_tensor*> parts) override {
+    states_.keep_state(context, graph, layer, parts);
+  }
 
   // Decode graphs hold partial results for this many own rows; a graph built for fewer must be
   // built anew.
@@ -85,8 +83,6 @@ class CacheAttention final : public AttentionSeam {
   static void block_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void merge_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void score_node(ggml_tensor* dst, int thread, int n_threads, void* data);
-  static void load_state_node(ggml_tensor* dst, int thread, int n_threads, void* data);
-  static void keep_state_node(ggml_tensor* dst, int thread, int n_threads, void* data);
   static void moments_node(ggml_tensor* dst, int thread, int n_threads, void* data);
 
   void build_score(ggml_context* context, ggml_cgraph* graph, Layer& layer,
@@ -118,6 +114,7 @@ class CacheAttention final : public AttentionSeam {
   int own_place_;
   const ScoreSink* score_;
   const QuerySink* queries_;
+  StateNodes states_;
   std::vector<AppendTarget> targets_;  // one a lane
   int64_t own_row_capacity_ = 0;
   std::vector<std::unique_ptr<Layer>> layers_;

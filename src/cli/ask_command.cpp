@@ -13,6 +13,8 @@
 #include "cli/model_locator.h"
 #include "cli/ordered_answers.h"
 #include "cli/progress_bar.h"
+#include "cli/recall_flags.h"
+#include "cli/recall_output.h"
 #include "cli/standard_output.h"
 #include "cli/terminal.h"
 
@@ -26,6 +28,7 @@ struct AskFlags {
   ModelFlags model;
   AskOptions ask;
   int64_t at_once = 4;
+  RecallFlags recall;
 };
 
 // "-" stands for the lines of standard input.
@@ -48,7 +51,10 @@ int run(AskFlags& flags) {
   const std::vector<std::string> questions = all_questions(flags.questions);
   ProgressBar bar;
   bar.status("loading the model");
-  const Context context = open_context(flags.file, flags.model.model, flags.model.load);
+  Context context = open_context(flags.file, flags.model.model, flags.model.load);
+  if (!flags.recall.changes.empty()) {
+    context = with_stream_options(context, flags.recall.apply(stream_options(context)));
+  }
   bar.clear();
   AnswerOutput output(flags.output.json, questions.size() > 1);
   OrderedAnswers answers(output, questions);
@@ -59,9 +65,20 @@ int run(AskFlags& flags) {
     asked.push_back({questions[number], flags.ask});
     asked.back().options.on_text = answers.streaming(number);
   }
-  ask_together(context, asked, flags.at_once,
-               [&](size_t number, const AskResult& result) { answers.add(number, result); });
-  if (flags.output.json) print_json({{"file", flags.file}, {"answers", output.answers()}});
+  const auto add = [&](size_t number, const AskResult& result) { answers.add(number, result); };
+  std::optional<RecallReport> recall;
+  if (is_stream(context)) {
+    Session session(context);
+    ask_in_turn(session, asked, add);
+    recall = session.recall_report();
+  } else {
+    ask_together(context, asked, flags.at_once, add);
+  }
+  if (flags.output.json) {
+    Json json = {{"file", flags.file}, {"answers", output.answers()}};
+    if (recall) json["recall"] = recall_json(*recall);
+    print_json(json);
+  }
   return interrupt.token()->cancelled() ? interrupted_exit_code() : output.exit_code();
 }
 
@@ -69,7 +86,7 @@ int run(AskFlags& flags) {
 
 Run add_ask(CLI::App& app) {
   auto flags = std::make_shared<AskFlags>();
-  add_ctz_file(app, flags->file);
+  add_ctz_file(app, flags->file)->required();
   add_texts(app, "QUESTION", flags->questions,
             "Questions, each answered by itself; - reads one a line from standard input")
       ->required();
@@ -79,6 +96,7 @@ Run add_ask(CLI::App& app) {
       app, "--at-once", {.min = 1, .max = kMostAtOnce},
       [flags = flags.get()](int64_t n) { flags->at_once = n; },
       fmt::format("Questions that are answered side by side (default: {})", flags->at_once));
+  add_recall_flags(app, flags->recall, RecallUse::kStoredText);
   add_output_options(app, flags->output);
   app.footer(
       "Examples:\n"

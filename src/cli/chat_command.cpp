@@ -12,6 +12,8 @@
 #include "cli/interrupt.h"
 #include "cli/model_locator.h"
 #include "cli/progress_bar.h"
+#include "cli/recall_flags.h"
+#include "cli/recall_output.h"
 #include "cli/standard_output.h"
 
 namespace ctxzip::cli {
@@ -22,6 +24,7 @@ struct ChatFlags {
   OutputOptions output;
   ModelFlags model;
   AskOptions ask;
+  RecallFlags recall;
 };
 
 constexpr const char* kChatHelp = "/reset forgets the conversation, /quit ends it";
@@ -47,10 +50,38 @@ bool next_message(Session& session, bool prompt, std::string& message) {
   }
 }
 
+void check_flags(const ChatFlags& flags) {
+  if (!flags.file.empty()) {
+    if (flags.recall.chosen) {
+      throw CLI::ValidationError("--policy", "is what the file was made with: leave it out");
+    }
+    return;
+  }
+  if (!flags.model.model) {
+    throw CLI::ValidationError("FILE.ctz",
+                               "is missing: give a file that `ctxzip zip` made, or a "
+                               "model (-m) and --policy vestige to chat without one");
+  }
+  if (!flags.recall.chosen) {
+    throw CLI::ValidationError("FILE.ctz", "is missing: a chat without one needs --policy vestige");
+  }
+}
+
+Context open_or_start(const ChatFlags& flags) {
+  if (flags.file.empty()) {
+    const Model model = load_model(model_path(flags.model.model), flags.model.load);
+    return start_stream(model, flags.recall.apply({}));
+  }
+  Context context = open_context(flags.file, flags.model.model, flags.model.load);
+  if (flags.recall.changes.empty()) return context;
+  return with_stream_options(context, flags.recall.apply(stream_options(context)));
+}
+
 int run(ChatFlags& flags) {
+  check_flags(flags);
   ProgressBar bar;
   bar.status("loading the model");
-  const Context context = open_context(flags.file, flags.model.model, flags.model.load);
+  const Context context = open_or_start(flags);
   bar.clear();
   Session session(context);
   const bool prompt = !flags.output.json && isatty(STDIN_FILENO) != 0;
@@ -74,10 +105,14 @@ int run(ChatFlags& flags) {
     }
     if (interrupt.token()->cancelled() && !prompt) return interrupted_exit_code();
   }
+  const auto recall = session.recall_report();
   if (flags.output.json) {
-    print_json({{"file", flags.file},
-                {"answers", output.answers()},
-                {"turn_tokens", session.turn_tokens()}});
+    Json json = {{"answers", output.answers()}, {"turn_tokens", session.turn_tokens()}};
+    if (!flags.file.empty()) json["file"] = flags.file;
+    if (recall) json["recall"] = recall_json(*recall);
+    print_json(json);
+  } else if (recall) {
+    fmt::print(stderr, "\n{}", recall_lines(*recall));
   }
   return prompt ? kExitOk : output.exit_code();
 }
@@ -89,12 +124,14 @@ Run add_chat(CLI::App& app) {
   add_ctz_file(app, flags->file);
   add_model_options(app, flags->model, "the one that the file was made with");
   add_answer_options(app, flags->ask);
+  add_recall_flags(app, flags->recall, RecallUse::kBoth);
   add_output_options(app, flags->output);
   app.footer(
       "One message a line; /reset forgets the conversation, /quit or Ctrl-D ends it, Ctrl-C ends\n"
       "an answer.\n"
       "Examples:\n"
       "  ctxzip chat manual.ctz\n"
+      "  ctxzip chat -m kimi.gguf --policy vestige --rho 1/32 --recall 0.9\n"
       "  printf 'Who wrote it?\\nWhen?\\n' | ctxzip chat manual.ctz --json");
   return [flags] { return run(*flags); };
 }

@@ -41,11 +41,10 @@ void add_output_options(CLI::App& app, OutputOptions& options) {
       "--verbose", [] { set_log_sink(print_log); }, "Messages of the engine on standard error");
 }
 
-void add_ctz_file(CLI::App& app, std::string& file) {
-  add_text(
-      app, "FILE.ctz", [&file](std::string path) { file = std::move(path); },
-      "A file made by `ctxzip zip`")
-      ->required()
+CLI::Option* add_ctz_file(CLI::App& app, std::string& file) {
+  return add_text(
+             app, "FILE.ctz", [&file](std::string path) { file = std::move(path); },
+             "A file made by `ctxzip zip`")
       ->type_name("");
 }
 

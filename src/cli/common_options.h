@@ -18,8 +18,8 @@ struct OutputOptions {
 };
 void add_output_options(CLI::App& app, OutputOptions& options);
 
-// The positional FILE.ctz.
-void add_ctz_file(CLI::App& app, std::string& file);
+// The positional FILE.ctz, to be made required by the caller where it is.
+CLI::Option* add_ctz_file(CLI::App& app, std::string& file);
 
 // -m and --threads.
 struct ModelFlags {

@@ -13,6 +13,7 @@
 #include "cli/model_locator.h"
 #include "cli/output_file.h"
 #include "cli/progress_bar.h"
+#include "cli/recall_output.h"
 #include "cli/standard_output.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
@@ -102,6 +103,7 @@ Json inspect_json(const std::string& file, const FileInfo& info) {
                {"model_fingerprint", info.model_fingerprint}};
   json.update(report_json(info.report));
   json["heads"] = heads_json(info.heads);
+  if (info.recall) json["recall"] = recall_json(*info.recall);
   return json;
 }
 
@@ -144,7 +146,7 @@ int run(const InspectFlags& flags) {
 
 Run add_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
-  add_ctz_file(app, flags->file);
+  add_ctz_file(app, flags->file)->required();
   app.add_flag("--heads", flags->heads, "What each head kept, instead of a line per layer");
   app.add_option("--heatmap", flags->heatmap,
                  "Draw what each head kept of which part; a page (.html) also shows the text")

@@ -8,6 +8,7 @@
 #include "cli/byte_size.h"
 #include "cli/human.h"
 #include "cli/json_output.h"
+#include "cli/recall_output.h"
 #include "cli/zip_report.h"
 
 namespace ctxzip::cli {
@@ -48,6 +49,7 @@ std::string summary_table(const std::string& file, const FileInfo& info) {
                            format_count(report.pairs_total), format_percent(kept_ratio(report))));
   table += row("KV cache", describe_cache(report) + fmt::format(", {} rows", report.row_type));
   table += row("loss", describe_loss(report));
+  if (info.recall) table += recall_lines(*info.recall);
   return table;
 }
 

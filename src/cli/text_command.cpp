@@ -38,7 +38,7 @@ int run(const TextFlags& flags) {
 
 Run add_text(CLI::App& app) {
   auto flags = std::make_shared<TextFlags>();
-  add_ctz_file(app, flags->file);
+  add_ctz_file(app, flags->file)->required();
   add_model_options(app, flags->model, "the one that the file was made with");
   add_output_options(app, flags->output);
   app.footer(

@@ -14,6 +14,7 @@
 #include "cli/model_locator.h"
 #include "cli/output_file.h"
 #include "cli/progress_bar.h"
+#include "cli/recall_flags.h"
 #include "cli/standard_output.h"
 #include "cli/terminal.h"
 #include "cli/zip_estimate.h"
@@ -35,6 +36,7 @@ struct ZipFlags {
   std::vector<CLI::Option*> budget_flags;
   CLI::Option* method_flag = nullptr;
   std::string heads;
+  RecallFlags recall;
 };
 
 void add_budget_flags(CLI::App& app, Budget& budget, std::vector<CLI::Option*>& flags) {
@@ -89,6 +91,18 @@ void add_method_flags(CLI::App& app, ZipFlags& flags) {
   app.add_flag_callback(
          "--no-check", [&] { zip.self_check = false; }, "Do not measure the loss")
       ->group(kGroup);
+}
+
+// Flags that say what to evict make no sense where nothing is.
+void check_policy(const CLI::App& app, const RecallFlags& recall) {
+  require_policy(recall);
+  if (!recall.chosen) return;
+  for (const CLI::Option* const option : app.get_options()) {
+    const std::string& group = option->get_group();
+    if (option->count() == 0 || (group != "Method" && group != "Budget, one of")) continue;
+    throw CLI::ValidationError("--" + option->get_lnames().front(),
+                               "says what is evicted, but --policy vestige evicts nothing");
+  }
 }
 
 // What the flags say only together.
@@ -170,6 +184,39 @@ Context run_zip(const Model& model, const std::string& text, ZipFlags& flags,
   return context;
 }
 
+// Says what the zip will take.
+ZipEstimate announce(const Model& model, const std::string& text, ZipFlags& flags,
+                     ProgressBar& bar) {
+  ZipOptions silent = flags.zip;
+  silent.notice = {};  // the zip itself brings the notices
+  const ZipEstimate estimate = estimate_zip(model, text, silent);
+  const double seconds = estimated_seconds(estimate, model, flags.model.load.n_threads);
+  bar.clear();
+  if (is_terminal(STDERR_FILENO)) {
+    fmt::print(stderr, "{}\n", describe_estimate(estimate, seconds));
+  }
+  if (const auto warning = memory_warning(estimate)) flags.zip.notice(LogLevel::kWarning, *warning);
+  return estimate;
+}
+
+// A whole text under the policy.
+Context run_stream(const Model& model, const std::string& text, ZipFlags& flags,
+                   const std::string& out, ProgressBar& bar) {
+  const InterruptScope interrupt;
+  StreamOptions options = flags.recall.apply({});
+  options.system = flags.zip.system;
+  options.cancel = interrupt.token();
+  options.notice = flags.zip.notice;
+  options.allow_long = flags.zip.allow_long;
+  options.progress = [&](Stage stage, int64_t done, int64_t total) {
+    show_progress(bar, stage, done, total);
+  };
+  Context context = zip_stream(model, text, options);
+  bar.finish();
+  context.save(out);
+  return context;
+}
+
 int run(ZipFlags& flags) {
   if (!flags.heads.empty() && flags.method_flag->count() == 0) {
     flags.zip.method = Method::kHeadsDuo;
@@ -188,24 +235,19 @@ int run(ZipFlags& flags) {
   };
   bar.status("loading the model");
   const Model model = load_model(path, flags.model.load);
-  ZipOptions silent = flags.zip;
-  silent.notice = {};  // the zip itself brings the notices
-  const ZipEstimate estimate = estimate_zip(model, text, silent);
-  const double seconds = estimated_seconds(estimate, model, flags.model.load.n_threads);
-  bar.clear();
-  if (is_terminal(STDERR_FILENO)) {
-    fmt::print(stderr, "{}\n", describe_estimate(estimate, seconds));
-  }
-  if (const auto warning = memory_warning(estimate)) flags.zip.notice(LogLevel::kWarning, *warning);
-  const Context context = run_zip(model, text, flags, out, bar);
+  std::optional<ZipEstimate> estimate;
+  if (!flags.recall.chosen) estimate = announce(model, text, flags, bar);
+  const Context context =
+      estimate ? run_zip(model, text, flags, out, bar) : run_stream(model, text, flags, out, bar);
+  result.recall = context.recall_report();
   result.report = context.report();
   result.file_bytes = static_cast<int64_t>(fs::file_size(out));
   result.model_name = model.info().name;
   result.model_label = model_label(model.info());
   result.model_fingerprint = model.info().fingerprint;
   // Runs of other kinds would mislead the next estimate.
-  if (flags.zip.self_check && !flags.zip.budget.quality) {
-    learn_speed(estimate, result.report, model, flags.model.load.n_threads);
+  if (estimate && flags.zip.self_check && !flags.zip.budget.quality) {
+    learn_speed(*estimate, result.report, model, flags.model.load.n_threads);
   }
   print_result(result, flags.output.json);
   return kExitOk;
@@ -230,12 +272,17 @@ Run add_zip(CLI::App& app) {
       "System prompt (default: the model's own)");
   app.add_flag("--allow-long", flags->zip.allow_long,
                "Go past the length that the model was trained for");
+  add_recall_flags(app, flags->recall, RecallUse::kNewText);
   add_output_options(app, flags->output);
   app.footer(
       "Examples:\n"
       "  ctxzip zip manual.txt -o manual.ctz --ratio 0.3\n"
-      "  git log | ctxzip zip - -o log.ctz --size 20MiB -m qwen2.5-coder-1.5b");
-  return [flags] { return run(*flags); };
+      "  git log | ctxzip zip - -o log.ctz --size 20MiB -m qwen2.5-coder-1.5b\n"
+      "  ctxzip zip manual.txt -m kimi.gguf --policy vestige --rho 1/32");
+  return [flags, &app] {
+    check_policy(app, flags->recall);
+    return run(*flags);
+  };
 }
 
 }  // namespace ctxzip::cli

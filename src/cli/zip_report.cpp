@@ -4,6 +4,7 @@
 
 #include "cli/byte_size.h"
 #include "cli/human.h"
+#include "cli/recall_output.h"
 
 namespace ctxzip::cli {
 namespace {
@@ -29,6 +30,7 @@ Json zip_json(const ZipResult& result) {
                    {"peak_kv_bytes", report.peak_kv_bytes},
                    {"peak_rss_bytes", report.peak_rss_bytes},
                    {"notices", result.notices}});
+  if (result.recall) json["recall"] = recall_json(*result.recall);
   return json;
 }
 
@@ -65,6 +67,7 @@ std::string zip_table(const ZipResult& result) {
                            format_count(report.pairs_total), format_percent(kept_ratio(report)),
                            report.method, report.allocation));
   table += row("KV cache", describe_cache(report));
+  if (result.recall) table += recall_lines(*result.recall);
   table += row("file", format_bytes(result.file_bytes));
   table += row("loss", describe_loss(report));
   table +=

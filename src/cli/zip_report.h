@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct ZipResult {
   bool default_model = false;
   std::string model_fingerprint = {};
   ZipReport report = {};
+  std::optional<RecallReport> recall = {};
   std::vector<std::string> notices = {};
 };
 

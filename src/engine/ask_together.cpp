@@ -147,11 +147,33 @@ void Group::settle() {
 
 }  // namespace
 
+std::vector<AskResult> ask_in_turn(Session& session, std::span<const Question> questions,
+                                   const AskResultFn& on_result) {
+  if (session.turn_tokens() > 0) {
+    fail(ErrorKind::kInvalidArgument, "this session holds a chat of {} tokens: reset it first",
+         session.turn_tokens());
+  }
+  std::vector<AskResult> results;
+  for (const Question& question : questions) {
+    try {
+      results.emplace_back(session.ask(question.text, question.options));
+    } catch (const Error& error) {
+      results.emplace_back(error);
+    }
+    if (on_result) on_result(results.size() - 1, results.back());
+  }
+  return results;
+}
+
 std::vector<AskResult> ask_together(const Context& context, std::span<const Question> questions,
                                     int64_t at_once, const AskResultFn& on_result) {
   if (at_once < 1 || at_once > kMostAtOnce) {
     fail(ErrorKind::kInvalidArgument, "{} questions at once: expected 1 to {}", at_once,
          kMostAtOnce);
+  }
+  if (context.state()->stream != nullptr) {
+    Session session(context);
+    return ask_in_turn(session, questions, on_result);
   }
   return Group(context, questions, at_once, on_result).answer_all();
 }

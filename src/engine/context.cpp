@@ -7,6 +7,7 @@
 
 #include "core/fail.h"
 #include "engine/context_state.h"
+#include "recall/recall_cache.h"
 
 namespace ctxzip {
 namespace {
@@ -33,11 +34,47 @@ Context bind(const Model& model, CtzFile file, const std::string& name) {
          file.meta.model_name, *difference);
   }
   const ZipReport report = describe_context(file.meta, file.rows);
-  return Context(std::make_shared<const detail::ContextState>(
-      detail::ContextState{model, std::move(file.meta), std::move(file.rows), report}));
+  std::shared_ptr<const StreamOptions> stream;
+  if (const auto& recall = file.meta.recall) {
+    stream = std::make_shared<const StreamOptions>(
+        StreamOptions{.policy = recall->options, .control = recall->control});
+  }
+  return Context(std::make_shared<const detail::ContextState>(detail::ContextState{
+      model, std::move(file.meta), std::move(file.rows), report, std::move(stream)}));
+}
+
+void check_text(const detail::ContextState& context) {
+  if (!context.meta.context_tokens.empty()) return;
+  fail(ErrorKind::kInvalidArgument, "this context has no text: there is nothing to save");
 }
 
 }  // namespace
+
+std::optional<RecallReport> describe_recall(const CtzMeta& meta, const ContextRows& rows) {
+  if (meta.recall == nullptr) return std::nullopt;
+  const RecallOptions& options = meta.recall->options;
+  const MlaShape shape = recall_shape(meta.model);
+  const auto row_bytes = static_cast<int64_t>(rows.global.shape.row_size());
+  RecallReport report;
+  report.target = options.recall ? options.target.recall : 0;
+  report.sound = options.sound;
+  for (size_t at = 0; at < meta.recall->layers.size(); ++at) {
+    const RecallState& state = meta.recall->layers[at];
+    const auto n_kept = static_cast<int64_t>(state.kept.size());
+    report.layers.push_back({.layer = rows.layers.global_layers()[at],
+                             .kept = n_kept,
+                             .archived = state.n_closed - n_kept,
+                             .tail = state.n_tail,
+                             .calibration = state.calibration.state});
+    report.resident_bytes += (n_kept + state.n_tail) * row_bytes +
+                             state.n_closed * entry_bytes(shape, sketch_rank(shape, options));
+    report.archive_bytes += state.n_closed * row_bytes;
+    const int64_t n_read = n_kept + state.n_tail;
+    report.effective_ratio =
+        n_read > 0 ? static_cast<double>(state.n_rows()) / static_cast<double>(n_read) : 1;
+  }
+  return report;
+}
 
 ZipReport describe_context(const CtzMeta& meta, const ContextRows& rows) {
   const ZippedRows& global = rows.global;
@@ -84,11 +121,13 @@ Context Context::open(const Model& model, std::istream& in) {
 }
 
 void Context::save(const std::string& path) const {
+  check_text(*state_);
   write_file_atomically(path,
                         [&](const WriteFn& sink) { write_ctz(state_->meta, state_->rows, sink); });
 }
 
 std::vector<std::byte> Context::save() const {
+  check_text(*state_);
   std::vector<std::byte> bytes;
   bytes.reserve(static_cast<size_t>(ctz_bytes(state_->meta, state_->rows)));
   write_ctz(state_->meta, state_->rows, [&](std::span<const std::byte> part) {
@@ -98,6 +137,7 @@ std::vector<std::byte> Context::save() const {
 }
 
 void Context::save(std::ostream& out) const {
+  check_text(*state_);
   write_ctz(state_->meta, state_->rows, [&](std::span<const std::byte> part) {
     out.write(reinterpret_cast<const char*>(part.data()),
               static_cast<std::streamsize>(part.size()));
@@ -110,6 +150,9 @@ HeadCounts Context::head_counts() const { return head_counts_of(state_->rows); }
 const Model& Context::model() const { return state_->model; }
 const std::vector<Token>& Context::tokens() const { return state_->meta.context_tokens; }
 std::string Context::text() const { return state_->model.detokenize(state_->meta.context_tokens); }
+std::optional<RecallReport> Context::recall_report() const {
+  return describe_recall(state_->meta, state_->rows);
+}
 std::vector<double> Context::kept_share() const { return kept_share_of(state_->rows.global.kept); }
 
 FileInfo inspect_file(const std::string& path) {
@@ -121,7 +164,8 @@ FileInfo inspect_file(const std::string& path) {
           .architecture = file.meta.model.architecture,
           .model_fingerprint = file.meta.model.digest(),
           .heads = head_counts_of(file.rows),
-          .kept_share = kept_share_of(file.rows.global.kept)};
+          .kept_share = kept_share_of(file.rows.global.kept),
+          .recall = describe_recall(file.meta, file.rows)};
 }
 
 KeptMap read_kept_map(const std::string& path, int64_t most_parts) {

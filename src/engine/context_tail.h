@@ -11,20 +11,21 @@
 #include "cache/tail.h"
 #include "engine/context_state.h"
 #include "engine/graph_runner.h"
+#include "engine/turns.h"
 
 namespace ctxzip {
 
 // Not thread-safe; any number of tails share a context.
-class ContextTail {
+class ContextTail final : public Turns {
  public:
   // Throws Error{kMismatch} if the model computes other rows than the context has.
   explicit ContextTail(std::shared_ptr<const detail::ContextState> context);
-  ContextTail(const ContextTail&) = delete;
-  ContextTail& operator=(const ContextTail&) = delete;
 
-  // Logits (n_vocab) after the last token, valid until the next feed. Throws Error: kOutOfMemory,
-  // kCancelled (rows of whole batches stay).
-  std::span<const float> feed(std::span<const Token> tokens, const CancelToken* cancel);
+  std::span<const float> feed(std::span<const Token> tokens, const CancelToken* cancel) override;
+  int64_t n_rows() const override { return rows_.n_rows(); }
+  int64_t room() const override { return rows_.capacity() - rows_.n_rows(); }
+  void begin_turn() override { rows_.begin_turn(); }
+  void truncate(int64_t n_rows) override { rows_.truncate(n_rows); }
 
   Tail& rows() { return rows_; }
   const Tail& rows() const { return rows_; }

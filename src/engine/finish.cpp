@@ -18,15 +18,7 @@ const char* name_of(Schedule schedule) {
 }
 
 CtzMeta describe(const detail::ModelState& model, const ZipPlan& plan, const ZipOptions& options) {
-  CtzMeta meta;
-  meta.model = model.fingerprint;
-  meta.model_name = model.info.name;
-  meta.prefix_tokens = plan.layout.prefix;
-  meta.context_tokens = plan.context;
-  meta.question_tokens = plan.layout.question;
-  meta.turn_tokens = plan.layout.turn;
-  meta.next_turn_tokens = plan.layout.next_turn;
-  meta.templated = plan.layout.templated;
+  CtzMeta meta = describe_prompt(model, plan.layout, plan.context);
   meta.method = method_name(options.method);
   meta.allocation = allocation_name(options.allocation);
   meta.recon_attention = name_of(options.recon_attention);
@@ -37,6 +29,20 @@ CtzMeta describe(const detail::ModelState& model, const ZipPlan& plan, const Zip
 }
 
 }  // namespace
+
+CtzMeta describe_prompt(const detail::ModelState& model, const PromptLayout& layout,
+                        const std::vector<Token>& context) {
+  CtzMeta meta;
+  meta.model = model.fingerprint;
+  meta.model_name = model.info.name;
+  meta.prefix_tokens = layout.prefix;
+  meta.context_tokens = context;
+  meta.question_tokens = layout.question;
+  meta.turn_tokens = layout.turn;
+  meta.next_turn_tokens = layout.next_turn;
+  meta.templated = layout.templated;
+  return meta;
+}
 
 Context make_context(const Model& model, const ZipPlan& plan, const ZipOptions& options,
                      ContextRows rows, const std::optional<SelfCheck>& loss,

@@ -35,6 +35,10 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_;
 };
 
+// What a context says of its model and prompt; how rows were chosen is left open.
+CtzMeta describe_prompt(const detail::ModelState& model, const PromptLayout& layout,
+                        const std::vector<Token>& context);
+
 // `loss`: change of the self-check's figures, where it ran. A large one is noticed.
 Context make_context(const Model& model, const ZipPlan& plan, const ZipOptions& options,
                      ContextRows rows, const std::optional<SelfCheck>& loss,

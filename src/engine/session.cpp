@@ -6,6 +6,7 @@
 #include "core/fail.h"
 #include "engine/context_tail.h"
 #include "engine/generation.h"
+#include "engine/stream_turns.h"
 #include "engine/turn.h"
 
 namespace ctxzip {
@@ -34,10 +35,20 @@ std::string_view stop_reason_name(StopReason reason) {
 namespace detail {
 
 struct SessionState {
-  explicit SessionState(const Context& handle) : tail(handle.state()) {}
+  explicit SessionState(const Context& handle) : context(handle.state()) {
+    if (context->stream != nullptr) {
+      auto stream = std::make_unique<StreamTurns>(context);
+      stream_turns = stream.get();
+      turns = std::move(stream);
+    } else {
+      turns = std::make_unique<ContextTail>(context);
+    }
+  }
 
-  ContextTail tail;
-  // Generated but not yet in the tail: fed before the next chat turn.
+  std::shared_ptr<const ContextState> context;
+  std::unique_ptr<Turns> turns;
+  StreamTurns* stream_turns = nullptr;  // the same, if under the policy
+  // Generated but not yet among the turns: fed before the next chat turn.
   std::vector<Token> pending;
 
   Answer generate(const std::vector<Token>& prompt, const AskOptions& options);
@@ -48,20 +59,19 @@ struct SessionState {
 void SessionState::decode(const std::vector<Token>& prompt, const AskOptions& options,
                           Generation& generation, Answer& times) {
   auto start = std::chrono::steady_clock::now();
-  std::span<const float> logits = tail.feed(prompt, options.cancel);
+  std::span<const float> logits = turns->feed(prompt, options.cancel);
   pending.clear();
   times.prompt_s = seconds_since(start);
   start = std::chrono::steady_clock::now();
-  const auto room = [&] { return tail.rows().capacity() - tail.rows().n_rows(); };
-  while (const auto token = generation.next(logits, room())) {
-    logits = tail.feed({&*token, 1}, options.cancel);
+  while (const auto token = generation.next(logits, turns->room())) {
+    logits = turns->feed({&*token, 1}, options.cancel);
   }
   times.decode_s = seconds_since(start);
 }
 
 Answer SessionState::generate(const std::vector<Token>& prompt, const AskOptions& options) {
-  Generation generation(tail.context().model.state()->tokenizer, options);
-  check_room(tail, prompt);
+  Generation generation(context->model.state()->tokenizer, options);
+  check_room(*turns, prompt);
   Answer times;
   try {
     decode(prompt, options, generation, times);
@@ -92,8 +102,7 @@ Answer Session::ask(std::string_view question, const AskOptions& options) {
          "this session holds a chat of {} tokens: reset it, or ask in another session",
          turn_tokens());
   }
-  const std::vector<Token> prompt =
-      turn_prompt(state.tail.context(), question, false, options.think);
+  const std::vector<Token> prompt = turn_prompt(*state.context, question, false, options.think);
   struct DropRows {
     Session& session;
     ~DropRows() { session.reset(); }
@@ -103,13 +112,13 @@ Answer Session::ask(std::string_view question, const AskOptions& options) {
 
 Answer Session::chat(std::string_view message, const AskOptions& options) {
   detail::SessionState& state = *state_;
-  Tail& rows = state.tail.rows();
+  Turns& rows = *state.turns;
   const int64_t turns = rows.n_rows();
   // A turn that fails is cut off again.
   rows.begin_turn();
   std::vector<Token> prompt = state.pending;
   const std::vector<Token> pending = state.pending;
-  const auto words = turn_prompt(state.tail.context(), message, turns > 0, options.think);
+  const auto words = turn_prompt(*state.context, message, turns > 0, options.think);
   prompt.insert(prompt.end(), words.begin(), words.end());
   const auto forget_turn = [&] {
     rows.truncate(turns);
@@ -127,10 +136,15 @@ Answer Session::chat(std::string_view message, const AskOptions& options) {
 }
 
 void Session::reset() {
-  state_->tail.rows().truncate(0);
+  state_->turns->truncate(0);
   state_->pending.clear();
 }
 
-int64_t Session::turn_tokens() const { return state_->tail.rows().n_rows(); }
+int64_t Session::turn_tokens() const { return state_->turns->n_rows(); }
+
+std::optional<RecallReport> Session::recall_report() const {
+  if (state_->stream_turns == nullptr) return std::nullopt;
+  return state_->stream_turns->report();
+}
 
 }  // namespace ctxzip

@@ -22,13 +22,13 @@ std::vector<Token> turn_prompt(const detail::ContextState& context, std::string_
   return tokens;
 }
 
-void check_room(const ContextTail& tail, const std::vector<Token>& prompt) {
-  const int64_t room = tail.rows().capacity() - tail.rows().n_rows();
+void check_room(const Turns& turns, const std::vector<Token>& prompt) {
+  const int64_t room = turns.room();
   const auto n_prompt = static_cast<int64_t>(prompt.size());
   if (n_prompt > room) {
     fail(ErrorKind::kTooLong,
-         "the prompt has {} tokens, but only {} fit after a context of {} and {} tokens of turns",
-         n_prompt, room, tail.context().rows.n_positions(), tail.rows().n_rows());
+         "the prompt has {} tokens, but only {} fit after the context and {} tokens of turns",
+         n_prompt, room, turns.n_rows());
   }
 }
 

@@ -4,7 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/context_tail.h"
+#include "engine/context_state.h"
+#include "engine/turns.h"
 
 namespace ctxzip {
 
@@ -13,7 +14,7 @@ namespace ctxzip {
 std::vector<Token> turn_prompt(const detail::ContextState& context, std::string_view text,
                                bool later_turn, bool think);
 
-// Throws Error{kTooLong} if the prompt does not fit behind the tail's rows.
-void check_room(const ContextTail& tail, const std::vector<Token>& prompt);
+// Throws Error{kTooLong} if the prompt does not fit behind the turns there are.
+void check_room(const Turns& turns, const std::vector<Token>& prompt);
 
 }  // namespace ctxzip

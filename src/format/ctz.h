@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,12 +11,16 @@
 
 #include "cache/context_rows.h"
 #include "core/file.h"
+#include "kernels/mla.h"
 #include "model/fingerprint.h"
+#include "recall/recall_state.h"
 
 namespace ctxzip {
 
-// Written; files of every version before it are read.
-constexpr uint32_t kCtzVersion = 3;
+// The newest; files of every version before it are read.
+constexpr uint32_t kCtzVersion = 4;
+// Of files without VestigeKV: older readers understand them.
+constexpr uint32_t kVersionWithoutRecall = 3;
 
 // Everything of a file but its rows.
 struct CtzMeta {
@@ -39,7 +44,13 @@ struct CtzMeta {
   uint64_t seed = 0;
   std::optional<double> delta_nll;
   std::optional<double> delta_nll_probe;
+
+  // Since version 4; null: rows are what a method kept. Else all rows are there.
+  std::shared_ptr<const RecallContext> recall;
 };
+
+// Of the model's MLA layers; the scale is left open.
+MlaShape recall_shape(const ModelFingerprint& model);
 
 struct CtzFile {
   CtzMeta meta;

@@ -11,89 +11,13 @@
 #include "format/byte_reader.h"
 #include "format/ctz.h"
 #include "format/ctz_layout.h"
+#include "format/ctz_recall.h"
+#include "format/ctz_source.h"
 #include "format/gguf_reader.h"
 #include "format/plain_text.h"
 
 namespace ctxzip {
 namespace {
-
-template <typename T>
-constexpr GgufType kTypeOf = GgufType::kArray;
-template <>
-constexpr GgufType kTypeOf<bool> = GgufType::kBool;
-template <>
-constexpr GgufType kTypeOf<int32_t> = GgufType::kI32;
-template <>
-constexpr GgufType kTypeOf<uint32_t> = GgufType::kU32;
-template <>
-constexpr GgufType kTypeOf<int64_t> = GgufType::kI64;
-template <>
-constexpr GgufType kTypeOf<uint64_t> = GgufType::kU64;
-template <>
-constexpr GgufType kTypeOf<double> = GgufType::kF64;
-template <>
-constexpr GgufType kTypeOf<std::string> = GgufType::kString;
-
-// A file being read, with typed access to its keys. All refusals name `object`.
-struct Source {
-  std::span<const std::byte> bytes;
-  std::string object;
-  GgufFile gguf;
-
-  template <typename... Args>
-  [[noreturn]] void corrupt(fmt::format_string<Args...> format, Args&&... args) const {
-    fail_corrupt(object, fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  const GgufEntry& require(const char* key, GgufType type, GgufType item_type) const {
-    const GgufEntry* const entry = gguf.find(key);
-    if (entry == nullptr) corrupt("the key {} is missing", key);
-    if (entry->type != type || entry->item_type != item_type) {
-      corrupt("the key {} has type {} of {}, expected {} of {}", key, gguf_type_label(entry->type),
-              gguf_type_label(entry->item_type), gguf_type_label(type), gguf_type_label(item_type));
-    }
-    return *entry;
-  }
-
-  template <typename T>
-  T get(const char* key) const {
-    const GgufEntry& entry = require(key, kTypeOf<T>, kTypeOf<T>);
-    if constexpr (std::is_same_v<T, std::string>) {
-      const std::string_view text(reinterpret_cast<const char*>(entry.payload.data()),
-                                  entry.payload.size());
-      if (text.size() > kMaxTextBytes || !is_plain_text(text)) {
-        corrupt("the key {} is not plain text of at most {} bytes", key, kMaxTextBytes);
-      }
-      return std::string(text);
-    } else if constexpr (std::is_same_v<T, bool>) {
-      const auto value = static_cast<uint8_t>(entry.payload[0]);
-      if (value > 1) corrupt("the key {} is {}, expected 0 or 1", key, value);
-      return value == 1;
-    } else {
-      T value{};
-      std::memcpy(&value, entry.payload.data(), sizeof(T));
-      if constexpr (std::is_same_v<T, double>) {
-        if (!std::isfinite(value))
-          corrupt("the key {} is {}, expected a finite number", key, value);
-      }
-      return value;
-    }
-  }
-
-  template <typename T>
-  std::optional<T> get_optional(const char* key) const {
-    if (gguf.find(key) == nullptr) return std::nullopt;
-    return get<T>(key);
-  }
-
-  template <typename T>
-  std::vector<T> get_array(const char* key) const {
-    const GgufEntry& entry = require(key, GgufType::kArray, kTypeOf<T>);
-    std::vector<T> values(static_cast<size_t>(entry.n_items));
-    if (!values.empty()) std::memcpy(values.data(), entry.payload.data(), entry.payload.size());
-    return values;
-  }
-};
 
 void check_kind(const Source& source) {
   const auto architecture = source.get_optional<std::string>(kKeyArchitecture).value_or("");
@@ -415,9 +339,25 @@ CtzFile parse_ctz(std::span<const std::byte> bytes, const std::string& object) {
       .n_layer = rows.layers.n_recurrent(), .size = file.meta.model.state_size, .values = {}};
   const auto counts = read_counts(source, shape, n_context);
   const auto sizes = layer_sizes(rows, counts);
-  const auto tensors = read_tensors(source, tensor_layout(shape, rows.layers, n_context, sizes));
+  std::vector<TensorSpec> specs = tensor_layout(shape, rows.layers, n_context, sizes);
+  const size_t n_row_tensors = specs.size();
+  std::optional<RecallKeys> recall;
+  const MlaShape latent = recall_shape(file.meta.model);
+  if (file.version > kVersionWithoutRecall) {
+    recall = read_recall_keys(source, file.meta.model, shape, rows.layers,
+                              static_cast<int64_t>(n_prefix + n_context));
+    append_recall_layout(specs, rows.layers, latent, recall->context.options, recall->sizes);
+  }
+  const auto tensors = read_tensors(source, specs);
   rows.global.kept = read_keep_set(source, shape, n_context, counts, tensors[0]);
   place_rows(rows, sizes, tensors);
+  if (!recall) return file;
+  if (rows.global.kept.pairs_kept() != rows.global.kept.pairs_total()) {
+    source.corrupt("{} of {} rows are there, expected all of them under VestigeKV",
+                   rows.global.kept.pairs_kept(), rows.global.kept.pairs_total());
+  }
+  file.meta.recall = std::make_shared<const RecallContext>(
+      read_recall(source, latent, std::move(*recall), std::span(tensors).subspan(n_row_tensors)));
   return file;
 }
 

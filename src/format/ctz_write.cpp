@@ -11,7 +11,9 @@
 #include "core/hash.h"
 #include "format/ctz.h"
 #include "format/ctz_layout.h"
+#include "format/ctz_recall.h"
 #include "format/gguf_reader.h"
+#include "format/key_writer.h"
 #include "format/plain_text.h"
 
 namespace ctxzip {
@@ -26,7 +28,8 @@ static_assert(kGgufAlignment == GGUF_DEFAULT_ALIGNMENT);
 struct Body {
   std::vector<TensorSpec> specs;
   std::vector<std::byte> bitmaps;
-  std::vector<std::span<const std::byte>> data;  // (spec)
+  std::vector<std::vector<std::byte>> partitions;  // VestigeKV: (global layer)
+  std::vector<std::span<const std::byte>> data;    // (spec)
 };
 
 void check_arguments(const CtzMeta& meta, const ContextRows& rows) {
@@ -48,6 +51,7 @@ void check_arguments(const CtzMeta& meta, const ContextRows& rows) {
     CHECK(rows.local.shape.n_layer == rows.layers.n_local());
     CHECK(rows.local.shape.row_type == window_row_type(shape.row_type));
   }
+  if (meta.recall != nullptr) check_recall(meta.model, rows, *meta.recall);
   for (const auto* tokens : {&meta.prefix_tokens, &meta.context_tokens, &meta.question_tokens,
                              &meta.turn_tokens, &meta.next_turn_tokens}) {
     for (const int32_t token : *tokens) CHECK(token >= 0 && token < meta.model.n_vocab);
@@ -71,7 +75,7 @@ std::vector<std::byte> make_bitmaps(const KeepSet& kept) {
   return bitmaps;
 }
 
-Body make_body(const ContextRows& rows) {
+Body make_body(const CtzMeta& meta, const ContextRows& rows) {
   const LayerMap& layers = rows.layers;
   const auto store = [&](int64_t layer) -> const ZippedRows& {
     return layers.is_local(layer) ? rows.local : rows.global;
@@ -103,53 +107,21 @@ Body make_body(const ContextRows& rows) {
     body.data.emplace_back(store(layer).k_layers[at], size.k_bytes);
     if (size.v_bytes > 0) body.data.emplace_back(store(layer).v_layers[at], size.v_bytes);
   }
+  if (meta.recall == nullptr) return body;
+  const MlaShape shape = recall_shape(meta.model);
+  append_recall_layout(body.specs, layers, shape, meta.recall->options,
+                       recall_sizes(*meta.recall, shape.n_head));
+  for (const RecallState& state : meta.recall->layers) {
+    body.partitions.push_back(partition_bitmap(state));
+    append_recall_data(body.data, state, body.partitions.back());
+  }
   return body;
 }
-
-// Typed setters under one name; refuse what the reader would refuse.
-class KeyWriter {
- public:
-  explicit KeyWriter(gguf_context* gguf) : gguf_(gguf) {}
-
-  void set(const char* key, const std::string& value) {
-    if (value.size() > kMaxTextBytes || !is_plain_text(value)) {
-      fail(ErrorKind::kInvalidArgument, "{} is not plain text of at most {} bytes", key,
-           kMaxTextBytes);
-    }
-    gguf_set_val_str(gguf_, key, value.c_str());
-  }
-  void set(const char* key, double value) {
-    if (!std::isfinite(value)) {
-      fail(ErrorKind::kInvalidArgument, "{} is {}, expected a finite number", key, value);
-    }
-    gguf_set_val_f64(gguf_, key, value);
-  }
-  void set(const char* key, bool value) { gguf_set_val_bool(gguf_, key, value); }
-  void set(const char* key, uint32_t value) { gguf_set_val_u32(gguf_, key, value); }
-  void set(const char* key, int64_t value) { gguf_set_val_i64(gguf_, key, value); }
-  void set(const char* key, uint64_t value) { gguf_set_val_u64(gguf_, key, value); }
-  void set(const char* key, const std::vector<int32_t>& values) {
-    gguf_set_arr_data(gguf_, key, GGUF_TYPE_INT32, values.data(), values.size());
-  }
-  void set(const char* key, const std::vector<uint32_t>& values) {
-    gguf_set_arr_data(gguf_, key, GGUF_TYPE_UINT32, values.data(), values.size());
-  }
-  void set(const char* key, const std::vector<uint64_t>& values) {
-    gguf_set_arr_data(gguf_, key, GGUF_TYPE_UINT64, values.data(), values.size());
-  }
-  template <typename T>
-  void set(const char* key, const std::optional<T>& value) {
-    if (value) set(key, *value);
-  }
-
- private:
-  gguf_context* gguf_;
-};
 
 void set_keys(KeyWriter& keys, const CtzMeta& meta, const ContextRows& rows) {
   keys.set(kKeyArchitecture, std::string(kCtzArchitecture));
   keys.set(kKeyAlignment, static_cast<uint32_t>(kGgufAlignment));
-  keys.set(kKeyVersion, kCtzVersion);
+  keys.set(kKeyVersion, meta.recall == nullptr ? kVersionWithoutRecall : kCtzVersion);
   keys.set(kKeyRowType, static_cast<uint32_t>(rows.global.shape.row_type));
   keys.set(kKeyModelName, to_plain_text(meta.model_name, kMaxTextBytes));
   for_each_field(meta.model, [&](const char* name, const auto& value, int) {
@@ -173,6 +145,7 @@ void set_keys(KeyWriter& keys, const CtzMeta& meta, const ContextRows& rows) {
   for (const auto& list : rows.global.kept.rows)
     counts.push_back(static_cast<uint32_t>(list.size()));
   keys.set(kKeyCounts, counts);
+  if (meta.recall != nullptr) set_recall_keys(keys, *meta.recall);
 }
 
 void add_tensors(gguf_context* gguf, const std::vector<TensorSpec>& specs) {
@@ -217,7 +190,7 @@ std::vector<std::byte> make_metadata(const CtzMeta& meta, const ContextRows& row
 
 void write_ctz(const CtzMeta& meta, const ContextRows& rows, const WriteFn& sink) {
   check_arguments(meta, rows);
-  const Body body = make_body(rows);
+  const Body body = make_body(meta, rows);
   std::vector<uint64_t> checksums;
   for (const auto data : body.data) checksums.push_back(hash64(data));
   sink(make_metadata(meta, rows, body, checksums));
@@ -231,7 +204,7 @@ void write_ctz(const CtzMeta& meta, const ContextRows& rows, const WriteFn& sink
 
 int64_t ctz_bytes(const CtzMeta& meta, const ContextRows& rows) {
   check_arguments(meta, rows);
-  const Body body = make_body(rows);
+  const Body body = make_body(meta, rows);
   const std::vector<uint64_t> checksums(body.specs.size());
   const TensorSpec& last = body.specs.back();
   return static_cast<int64_t>(make_metadata(meta, rows, body, checksums).size() + last.offset +

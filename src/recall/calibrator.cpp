@@ -79,6 +79,7 @@ void Calibrator::observe(const float* queries, const float* best_kept,
   std::copy_n(best_kept, shape_.n_head, best_kept_.begin() + at);
   std::copy_n(entropy, shape_.n_head, entropy_.begin() + at);
   std::fill_n(best_archived_.begin() + at, shape_.n_head, kMinusInfinity);
+  std::fill_n(target_.begin() + at, shape_.n_head, 0u);
   ++n_steps_;
 }
 
@@ -222,6 +223,55 @@ void Calibrator::restart(RowIndex& index) {
   index.cancel_rebuild();
   stage_ = Stage::kObserve;
   n_steps_ = n_labelled_ = labelled_rows_ = 0;
+}
+
+void Calibrator::forget_after(int64_t n_steps) {
+  CHECK(n_labelled_ <= n_steps);
+  n_steps_ = std::min(n_steps_, n_steps);
+}
+
+CalibrationRecord Calibrator::record(const RowIndex& index) const {
+  CalibrationRecord record;
+  record.state = state_;
+  record.gates = gates_;
+  record.stage = stage_;
+  if (stage_ == Stage::kDone) return record;
+  record.completed = completed_;
+  record.n_labelled = n_labelled_;
+  record.labelled_rows = labelled_rows_;
+  record.n_rebuilt = index.n_rebuilt();
+  const auto n = static_cast<size_t>(n_steps_ * shape_.n_head);
+  const float* queries = queries_of(0);
+  record.queries.assign(queries, queries + static_cast<int64_t>(n) * shape_.row_dim());
+  const auto first = [n](const auto& values) {
+    return std::vector(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(n));
+  };
+  record.best_kept = first(best_kept_);
+  record.entropy = first(entropy_);
+  record.best_archived = first(best_archived_);
+  record.target = first(target_);
+  return record;
+}
+
+void Calibrator::restore(const CalibrationRecord& record, const ArchiveView& archive,
+                         RowIndex& index) {
+  state_ = record.state;
+  gates_ = record.gates;
+  stage_ = record.stage;
+  completed_ = record.completed;
+  n_steps_ = static_cast<int64_t>(record.best_kept.size()) / shape_.n_head;
+  n_labelled_ = record.n_labelled;
+  labelled_rows_ = record.labelled_rows;
+  CHECK(n_steps_ <= max_steps_ && n_labelled_ <= n_steps_);
+  std::copy(record.queries.begin(), record.queries.end(),
+            reinterpret_cast<float*>(queries_.data()));
+  std::copy(record.best_kept.begin(), record.best_kept.end(), best_kept_.begin());
+  std::copy(record.entropy.begin(), record.entropy.end(), entropy_.begin());
+  std::copy(record.best_archived.begin(), record.best_archived.end(), best_archived_.begin());
+  std::copy(record.target.begin(), record.target.end(), target_.begin());
+  if (stage_ != Stage::kRebuild) return;
+  index.start_rebuild(fit());
+  if (record.n_rebuilt > 0) index.rebuild(archive.rows, record.n_rebuilt);
 }
 
 void Calibrator::clear() {

@@ -8,27 +8,12 @@
 #include <span>
 #include <vector>
 
+#include "recall/conformal.h"
 #include "recall/recall_options.h"
+#include "recall/recall_state.h"
 #include "recall/row_index.h"
 
 namespace ctxzip {
-
-enum class CalibrationPhase { kProvisional, kCalibrated, kStale };
-
-// How far the recall target can be relied on; shown wherever recall is reported.
-struct CalibrationState {
-  CalibrationPhase phase = CalibrationPhase::kProvisional;
-  uint32_t notes = kNoQueries;  // CalibrationNote bits
-  double z = 0;
-  int64_t rank = 0;     // z is the rank-th smallest of
-  int64_t n_hard = 0;   // hard queries of odd steps that passed their gate
-  int64_t n_steps = 0;  // observed steps used
-  int64_t n_gated = 0;  // heads with an entropy gate
-
-  bool holds() const {
-    return phase == CalibrationPhase::kCalibrated && (notes & kVoidingNotes) == 0;
-  }
-};
 
 // What the archive is, as seen by a calibration; bit u of `kept` says that row u is no part of it.
 struct ArchiveView {
@@ -46,6 +31,7 @@ class Calibrator {
   // (head): queries whose kept entropy is below are not scanned; -inf: all are.
   std::span<const float> gates() const { return gates_; }
 
+  bool done() const { return stage_ == Stage::kDone; }
   bool wants_queries() const { return stage_ == Stage::kObserve && n_steps_ < max_steps_; }
   // One decode step: queries (head, row_dim), the best kept score and the kept entropy of each head
   // (head). Allocates nothing.
@@ -63,8 +49,15 @@ class Calibrator {
   // As new.
   void clear();
 
+  // Observed steps that wait for a calibration, and forgetting the newest of them.
+  int64_t n_observed() const { return n_steps_; }
+  void forget_after(int64_t n_steps);
+  CalibrationRecord record(const RowIndex& index) const;
+  // As it was when the record was made; `archive` and the index's serving entries are already so.
+  void restore(const CalibrationRecord& record, const ArchiveView& archive, RowIndex& index);
+
  private:
-  enum class Stage { kObserve, kFit, kRebuild, kDone };
+  using Stage = CalibrationStage;
 
   const float* queries_of(int64_t step) const;
   bool enough() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace ctxzip {
 namespace {
@@ -14,6 +15,35 @@ constexpr double kSlack = 1e-9;
 
 int64_t RecallTarget::min_hard() const {
   return static_cast<int64_t>(std::ceil(2 * recall / (1 - recall) - kSlack));
+}
+
+std::string_view phase_name(CalibrationPhase phase) {
+  switch (phase) {
+    case CalibrationPhase::kProvisional:
+      return "provisional";
+    case CalibrationPhase::kCalibrated:
+      return "calibrated";
+    case CalibrationPhase::kStale:
+      return "stale";
+  }
+  return "unknown";
+}
+
+std::vector<std::string_view> note_texts(uint32_t notes) {
+  constexpr std::pair<CalibrationNote, std::string_view> kTexts[] = {
+      {kTooFewHard, "too few hard queries"},
+      {kClamped, "z is clamped"},
+      {kAllTies, "all hard queries want the same z"},
+      {kNoQueries, "no queries were observed"},
+      {kPartitionChanged, "rows were closed since"},
+      {kSketchCompleted, "fewer query vectors than sketch rows"},
+      {kGateOpen, "no entropy gate"},
+  };
+  std::vector<std::string_view> texts;
+  for (const auto& [note, text] : kTexts) {
+    if ((notes & note) != 0) texts.push_back(text);
+  }
+  return texts;
 }
 
 double wanted_z(double best_kept, double index_score, double certificate) {

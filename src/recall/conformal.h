@@ -9,30 +9,9 @@
 #include <cstdint>
 #include <span>
 
+#include "ctxzip/recall.h"
+
 namespace ctxzip {
-
-// What voids the promise of a calibration, or is worth knowing about it; bits of a set.
-enum CalibrationNote : uint32_t {
-  kTooFewHard = 1,         // fewer hard queries than min_hard(): z is the largest allowed
-  kClamped = 2,            // the z that is wanted lies above the largest allowed
-  kAllTies = 4,            // all hard queries want the same z: nothing was measured
-  kNoQueries = 8,          // nothing was observed at all
-  kPartitionChanged = 16,  // rows were closed since
-  kSketchCompleted = 32,   // fewer query vectors than sketch rows (voids nothing)
-  kGateOpen = 64,          // no head has an entropy gate (voids nothing)
-};
-constexpr uint32_t kVoidingNotes =
-    kTooFewHard | kClamped | kAllTies | kNoQueries | kPartitionChanged;
-
-// One knob, split in halves: a recall target, the share the gate may lose, and what is left to the
-// scores.
-struct RecallTarget {
-  double recall = 0.90;
-  double gate_loss() const { return (1 - recall) / 2; }
-  double score_target() const { return recall / (1 - gate_loss()); }
-  // The fewest hard queries for which some z_q is enough: 18 at 0.90.
-  int64_t min_hard() const;
-};
 
 // (best_kept - index_score) / certificate; without a certificate -inf if the index alone finds the
 // row, else +inf. Never NaN for numbers.

@@ -29,6 +29,17 @@ float* floats(const Mapping& mapping) { return reinterpret_cast<float*>(mapping.
 
 }  // namespace
 
+void StepTotals::add(const StepCounts& step) noexcept {
+  ++steps;
+  triggered += step.fetched_rows > 0 || step.overflowed ? 1 : 0;
+  dense += step.dense ? 1 : 0;
+  overflowed += step.overflowed ? 1 : 0;
+  fired_rows += step.fired_rows;
+  fetched_rows += step.fetched_rows;
+  scanned_entries += step.scanned_entries;
+  bytes_read += step.bytes_read;
+}
+
 DecodeStep::Blocks::Blocks(int64_t rows)
     : n_rows(rows),
       rows_each(kBlockRows * std::max<int64_t>(1, items(items(rows, kBlockRows), kMaxBlocks))),
@@ -38,6 +49,7 @@ DecodeStep::DecodeStep(RecallCache& cache)
     : cache_(cache),
       kernels_(cache.kernels()),
       shape_(cache.shape()),
+      top_per_head_(std::min(cache.options().top_per_head, cache.capacity())),
       projection_(shape_, cache.index().basis().rank()) {
   const int64_t rank = cache.index().basis().rank();
   const int64_t scan_dim = shape_.branch + rank;
@@ -57,7 +69,7 @@ DecodeStep::DecodeStep(RecallCache& cache)
   entry_scores_.resize(padded);
   fired_.resize(static_cast<size_t>((cache.capacity() + 63) / 64));
   fetched_.resize(static_cast<size_t>(std::min(cache.capacity(), cache.options().max_fetched)));
-  best_found_.resize(static_cast<size_t>(n_head * cache.options().top_per_head));
+  best_found_.resize(static_cast<size_t>(n_head * top_per_head_));
   n_found_.resize(best_kept_.size());
 }
 
@@ -239,7 +251,7 @@ void DecodeStep::gather() noexcept {
       fired_[word] &= ~kept[word];
       counts_.fired_rows += std::popcount(fired_[word]);
     }
-    if (cache_.options().top_per_head > 0) keep_best_of_each_head();
+    if (top_per_head_ > 0) keep_best_of_each_head();
     for (size_t word = 0; word < n_words && !counts_.overflowed; ++word) {
       for (uint64_t bits = fired_[word]; bits != 0; bits &= bits - 1) {
         if (counts_.fetched_rows == static_cast<int64_t>(fetched_.size())) {
@@ -267,7 +279,7 @@ void DecodeStep::gather() noexcept {
 // Reduces the fired rows to the union of each head's top_per_head by index score; ties go to the
 // lower row.
 void DecodeStep::keep_best_of_each_head() noexcept {
-  const int64_t most = cache_.options().top_per_head;
+  const int64_t most = top_per_head_;
   const int64_t dim = shape_.branch + cache_.index().basis().rank();
   const auto better = [](const Found& a, const Found& b) {
     return a.score != b.score ? a.score > b.score : a.row < b.row;
@@ -312,14 +324,7 @@ void DecodeStep::finish() noexcept {
   const auto row_bytes = static_cast<int64_t>(cache_.row_bytes());
   counts_.bytes_read = (counts_.near_rows + counts_.fetched_rows) * row_bytes +
                        counts_.scanned_entries * cache_.index().entry_bytes();
-  ++totals_.steps;
-  totals_.triggered += counts_.fetched_rows > 0 || counts_.overflowed ? 1 : 0;
-  totals_.dense += counts_.dense ? 1 : 0;
-  totals_.overflowed += counts_.overflowed ? 1 : 0;
-  totals_.fired_rows += counts_.fired_rows;
-  totals_.fetched_rows += counts_.fetched_rows;
-  totals_.scanned_entries += counts_.scanned_entries;
-  totals_.bytes_read += counts_.bytes_read;
+  totals_.add(counts_);
 }
 
 void DecodeStep::merge(int64_t item) noexcept {

@@ -37,6 +37,8 @@ struct StepTotals {
   int64_t fetched_rows = 0;
   int64_t scanned_entries = 0;
   int64_t bytes_read = 0;
+
+  void add(const StepCounts& step) noexcept;
 };
 
 class DecodeStep {
@@ -98,6 +100,7 @@ class DecodeStep {
   RecallCache& cache_;
   MlaKernels kernels_;
   MlaShape shape_;
+  int64_t top_per_head_;
   const float* queries_ = nullptr;
   float* out_ = nullptr;
   bool dense_ = false;

@@ -1,6 +1,7 @@
 #include "recall/recall_cache.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/fail.h"
@@ -10,48 +11,15 @@
 namespace ctxzip {
 namespace {
 
-void check_options(const MlaShape& shape, const RecallOptions& options) {
-  const auto refuse = [](const char* what, double found, const char* expected) {
-    fail(ErrorKind::kInvalidArgument, "{} is {}, expected {}", what, found, expected);
-  };
-  if (shape.latent <= 0 || shape.latent % 8 != 0 || shape.branch <= 0 || shape.branch % 8 != 0) {
-    fail(ErrorKind::kInvalidArgument,
-         "rows of {} + {} values: expected a latent and a branch of multiples of 8", shape.latent,
-         shape.branch);
-  }
-  if (shape.n_head < 1 || shape.n_head > kMaxRecallHeads) {
-    refuse("the number of heads", static_cast<double>(shape.n_head), "1 to 256");
-  }
-  if (options.block_rows < kMinClosedRows) {
-    refuse("the block length", static_cast<double>(options.block_rows), "64 rows or more");
-  }
-  if (!(options.keep_ratio > 0 && options.keep_ratio <= 1)) {
-    refuse("the share of rows to keep", options.keep_ratio, "above 0 and at most 1");
-  }
-  if (!(options.bins_per_4096 > 0 && options.bins_per_4096 <= 2048)) {
-    refuse("the number of slow bins", options.bins_per_4096, "above 0 and at most 2048");
-  }
-  if (!(options.target.recall > 0 && options.target.recall < 1)) {
-    refuse("the recall target", options.target.recall, "between 0 and 1");
-  }
-  if (options.n_sinks < 0 || options.n_recent < 0 || options.top_per_head < 0 ||
-      options.dense_below < 0) {
-    fail(ErrorKind::kInvalidArgument, "a number of rows is negative, expected 0 or more");
-  }
-  if (options.min_steps < 2 || options.max_steps < options.min_steps) {
-    fail(ErrorKind::kInvalidArgument,
-         "calibration from {} to {} steps, expected 2 or more, the second not below the first",
-         options.min_steps, options.max_steps);
-  }
-  if (options.max_fetched < 1) {
-    refuse("the number of rows fetched", static_cast<double>(options.max_fetched), "1 or more");
-  }
-}
-
 const MlaShape& checked(const MlaShape& shape, const RecallOptions& options) {
-  check_options(shape, options);
+  if (const auto problem = options_problem(shape, options)) {
+    fail(ErrorKind::kInvalidArgument, "{}", *problem);
+  }
   return shape;
 }
+
+// Beyond any text; no product of these overflows.
+constexpr int64_t kMostRows = INT32_MAX;
 
 }  // namespace
 
@@ -102,6 +70,12 @@ void RecallCache::append(const void* rows, int64_t n) {
   }
 }
 
+void RecallCache::append_newest(const std::byte* row) noexcept {
+  CHECK(n_tail_ < tail_capacity_ && n_rows() < capacity_);
+  std::memcpy(tail_.data() + static_cast<size_t>(n_tail_) * row_bytes_, row, row_bytes_);
+  ++n_tail_;
+}
+
 bool RecallCache::close_now() {
   while (n_tail_ >= options_.block_rows) close(options_.block_rows);
   if (n_tail_ < kMinClosedRows) return false;
@@ -127,6 +101,59 @@ void RecallCache::clear() {
   sigma_.clear();
   index_.clear();
   calibrator_.clear();
+}
+
+void RecallCache::take_back(int64_t n_rows, int64_t n_observed) {
+  CHECK(n_rows >= n_closed());
+  n_tail_ = std::min(n_tail_, n_rows - n_closed());
+  if (calibrator_.n_observed() > n_observed) calibrator_.forget_after(n_observed);
+}
+
+RecallState RecallCache::state() const {
+  return {.n_closed = n_closed(),
+          .n_tail = n_tail_,
+          .sigma = sigma_,
+          .kept = kept_,
+          .basis = index_.basis_rows(),
+          .calibration = calibrator_.record(index_)};
+}
+
+void RecallCache::rewind(const RecallState& state) {
+  CHECK(state.n_closed <= n_closed() && state.n_rows() <= n_rows());
+  // The tail of then, where it was closed since.
+  const int64_t n_closed_since = std::min(state.n_tail, n_closed() - state.n_closed);
+  const size_t moved = static_cast<size_t>(n_closed_since) * row_bytes_;
+  std::memmove(tail_.data() + moved, tail_.data(),
+               static_cast<size_t>(state.n_tail - n_closed_since) * row_bytes_);
+  std::memcpy(tail_.data(), store_.rows() + static_cast<size_t>(state.n_closed) * row_bytes_,
+              moved);
+  store_.truncate(state.n_closed);
+  set_state(state);
+}
+
+void RecallCache::restore(const RecallState& state, const void* rows) {
+  CHECK(n_rows() == 0 && !state_problem(state, shape_, options_));
+  if (state.n_rows() > capacity_ || state.n_tail > tail_capacity_) {
+    fail(ErrorKind::kTooLong, "{} rows do not fit a cache of {}", state.n_rows(), capacity_);
+  }
+  const auto* from = static_cast<const std::byte*>(rows);
+  const size_t closed_bytes = static_cast<size_t>(state.n_closed) * row_bytes_;
+  if (state.n_closed > 0) store_.append(from, state.n_closed);
+  if (state.n_tail > 0) {
+    std::memcpy(tail_.data(), from + closed_bytes, static_cast<size_t>(state.n_tail) * row_bytes_);
+  }
+  set_state(state);
+  store_.drop_resident();
+}
+
+// All but the rows, which are there.
+void RecallCache::set_state(const RecallState& state) {
+  n_tail_ = state.n_tail;
+  sigma_ = state.sigma;
+  kept_ = state.kept;
+  mark_kept();
+  index_.reset(closed_rows(), n_closed(), state.basis);
+  calibrator_.restore(state.calibration, archive(), index_);
 }
 
 // Moves the first n rows of the tail to the closed ones.
@@ -173,6 +200,10 @@ void RecallCache::rank_rows(int64_t first, int64_t n) {
 
 void RecallCache::repartition() {
   kept_ = select_rows(sigma_, {options_.keep_ratio, options_.n_sinks, options_.n_recent});
+  mark_kept();
+}
+
+void RecallCache::mark_kept() {
   std::fill(kept_bits_.begin(), kept_bits_.end(), uint64_t{0});
   std::byte* to = kept_copy_.data();
   for (const uint32_t row : kept_) {
@@ -180,6 +211,103 @@ void RecallCache::repartition() {
     std::memcpy(to, store_.rows() + size_t{row} * row_bytes_, row_bytes_);
     to += row_bytes_;
   }
+}
+
+std::optional<std::string> options_problem(const MlaShape& shape, const RecallOptions& options) {
+  const auto differs = [](const char* what, auto found, const char* expected) {
+    return fmt::format("{} is {}, expected {}", what, found, expected);
+  };
+  if (shape.latent <= 0 || shape.latent % 8 != 0 || shape.branch <= 0 || shape.branch % 8 != 0) {
+    return fmt::format("rows of {} + {} values: expected a latent and a branch of multiples of 8",
+                       shape.latent, shape.branch);
+  }
+  if (shape.n_head < 1 || shape.n_head > kMaxRecallHeads) {
+    return differs("the number of heads", shape.n_head, "1 to 256");
+  }
+  if (options.block_rows < kMinClosedRows || options.block_rows > kMostRows) {
+    return differs("the block length", options.block_rows, "64 rows or more");
+  }
+  if (!(options.keep_ratio > 0 && options.keep_ratio <= 1)) {
+    return differs("the share of rows to keep", options.keep_ratio, "above 0 and at most 1");
+  }
+  if (!(options.bins_per_4096 > 0 && options.bins_per_4096 <= 2048)) {
+    return differs("the number of slow bins", options.bins_per_4096, "above 0 and at most 2048");
+  }
+  if (!(options.target.recall > 0 && options.target.recall < 1)) {
+    return differs("the recall target", options.target.recall, "between 0 and 1");
+  }
+  if (!(options.z_max >= 0 && std::isfinite(options.z_max))) {
+    return differs("the largest z", options.z_max, "0 or more");
+  }
+  const int64_t rank = sketch_rank(shape, options);
+  if (rank <= 0 || rank % 8 != 0 || rank >= shape.latent) {
+    return fmt::format("the sketch rank is {}, expected a multiple of 8 below the latent of {}",
+                       rank, shape.latent);
+  }
+  for (const int64_t n : {options.n_sinks, options.n_recent, options.top_per_head,
+                          options.dense_below, options.max_fetched}) {
+    if (n < 0 || n > kMostRows) return differs("a number of rows", n, "0 or more");
+  }
+  if (options.max_fetched < 1) {
+    return differs("the number of rows fetched", options.max_fetched, "1 or more");
+  }
+  if (options.min_steps < 2 || options.max_steps < options.min_steps) {
+    return fmt::format(
+        "calibration from {} to {} steps, expected 2 or more, the second not below the first",
+        options.min_steps, options.max_steps);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> state_problem(const RecallState& state, const MlaShape& shape,
+                                         const RecallOptions& options) {
+  const auto differs = [](const char* what, size_t found, int64_t expected) {
+    return fmt::format("{} has {} entries, expected {}", what, found, expected);
+  };
+  const CalibrationRecord& record = state.calibration;
+  const int64_t rank = sketch_rank(shape, options);
+  const auto size_is = [](const auto& values, int64_t n) {
+    return values.size() == static_cast<size_t>(n);
+  };
+  if (!size_is(state.sigma, state.n_closed)) {
+    return differs("sigma", state.sigma.size(), state.n_closed);
+  }
+  if (!size_is(state.basis, rank * shape.latent)) {
+    return differs("the basis", state.basis.size(), rank * shape.latent);
+  }
+  if (!size_is(record.gates, shape.n_head)) {
+    return differs("the gates", record.gates.size(), shape.n_head);
+  }
+  const auto nan = [](float value) { return std::isnan(value); };
+  if (std::ranges::any_of(state.sigma, nan) || std::ranges::any_of(record.gates, nan) ||
+      !std::ranges::all_of(state.basis, [](float value) { return std::isfinite(value); })) {
+    return "sigma, gates or basis hold what is no number";
+  }
+  if (state.kept !=
+      select_rows(state.sigma, {options.keep_ratio, options.n_sinks, options.n_recent})) {
+    return fmt::format("the {} kept rows are not those of largest sigma", state.kept.size());
+  }
+  const auto n = static_cast<int64_t>(record.best_kept.size());
+  const int64_t n_steps = n / shape.n_head;
+  if (n % shape.n_head != 0 || n_steps > options.max_steps || !size_is(record.entropy, n) ||
+      !size_is(record.best_archived, n) || !size_is(record.target, n) ||
+      !size_is(record.queries, n * shape.row_dim())) {
+    return fmt::format("{} observed queries of {} heads, expected at most {} steps", n,
+                       shape.n_head, options.max_steps);
+  }
+  const bool counts_fit = record.n_labelled >= 0 && record.n_labelled <= n_steps &&
+                          record.labelled_rows >= 0 && record.labelled_rows <= state.n_closed &&
+                          record.n_rebuilt >= 0 &&
+                          record.n_rebuilt < std::max<int64_t>(1, state.n_closed);
+  const bool at_work =
+      record.stage == CalibrationStage::kFit || record.stage == CalibrationStage::kRebuild;
+  if (!counts_fit || (at_work && (state.n_closed == 0 || record.n_labelled == 0))) {
+    return std::string("the calibration's progress does not fit the rows");
+  }
+  if (!std::ranges::all_of(record.target, [&](uint32_t row) { return row < state.n_closed; })) {
+    return std::string("an observed query's best row is not among the closed ones");
+  }
+  return std::nullopt;
 }
 
 }  // namespace ctxzip

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "recall/calibrator.h"
 #include "recall/recall_options.h"
+#include "recall/recall_state.h"
 #include "recall/row_index.h"
 #include "recall/row_store.h"
 #include "recall/sigma.h"
@@ -54,15 +56,31 @@ class RecallCache {
   // Stores n rows as the newest. Closes blocks only when the tail has no room left. Throws
   // Error{kTooLong} beyond the capacity.
   void append(const void* rows, int64_t n);
+  // One row, where the tail has room (it has after maintain()): allocates and closes nothing.
+  void append_newest(const std::byte* row) noexcept;
   // Closes the tail as a block of its own; false if it has fewer than kMinClosedRows rows.
   bool close_now();
   // Work that is due between steps: closes full blocks, then does one slice of calibration, about
   // max_rows rows of it. False: nothing was left to do.
   bool maintain(int64_t max_rows = 4096);
+  // Takes back the newest rows down to n_rows, none of them closed, and what was observed after
+  // n_observed steps: for a step that failed.
+  void take_back(int64_t n_rows, int64_t n_observed);
+  int64_t n_observed() const { return calibrator_.n_observed(); }
+
+  RecallState state() const;
+  // Back to a state of this cache: its rows are still here, whatever was appended since.
+  void rewind(const RecallState& state);
+  // An empty cache becomes one of that state; rows (state.n_rows(), row_dim). The state must fit
+  // (check_state).
+  void restore(const RecallState& state, const void* rows);
+
   // Empties the cache for another sequence; nothing of this one can be seen by the next.
   void clear();
 
   void set_recall(bool on) { options_.recall = on; }
+  // A calibration is under way or waits for queries.
+  bool calibrating() const { return !calibrator_.done(); }
   // Calibrates anew from the queries that come.
   void recalibrate() { calibrator_.restart(index_); }
   // For the decode step: the step's queries with their best kept scores and kept entropies.
@@ -72,6 +90,8 @@ class RecallCache {
 
  private:
   void close(int64_t n);
+  void set_state(const RecallState& state);
+  void mark_kept();
   void rank_rows(int64_t first, int64_t n);
   void repartition();
   ArchiveView archive() const;
@@ -94,5 +114,12 @@ class RecallCache {
   RowIndex index_;
   Calibrator calibrator_;
 };
+
+// What of the options does not fit rows of this shape, or each other; empty if all does.
+std::optional<std::string> options_problem(const MlaShape& shape, const RecallOptions& options);
+// What of a state, from a file say, does not fit caches of this shape with these options; empty if
+// all does.
+std::optional<std::string> state_problem(const RecallState& state, const MlaShape& shape,
+                                         const RecallOptions& options);
 
 }  // namespace ctxzip

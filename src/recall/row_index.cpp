@@ -26,8 +26,6 @@ RowIndex::Generation RowIndex::make(SketchBasis basis) const {
           std::vector<EntryErrors>(static_cast<size_t>((capacity_ + kErrorRows - 1) / kErrorRows))};
 }
 
-int64_t RowIndex::entry_bytes() const { return 2 * (shape_.branch + rank_) + 4; }
-
 IndexRows RowIndex::rows() const {
   return {reinterpret_cast<const uint16_t*>(side_.data()),
           reinterpret_cast<const uint16_t*>(serving_.sketch.data()),
@@ -51,6 +49,29 @@ void RowIndex::clear() {
   next_.reset();
   serving_ = make(SketchBasis::identity(kernels_, shape_, rank_));
   n_rows_ = 0;
+}
+
+std::vector<float> RowIndex::basis_rows() const {
+  const MlaRows rows = serving_.basis.rows();
+  std::vector<float> out;
+  out.reserve(static_cast<size_t>(rank_ * shape_.latent));
+  for (int64_t row = 0; row < rank_; ++row) {
+    const float* from = static_cast<const float*>(rows.data) + row * rows.stride;
+    out.insert(out.end(), from, from + shape_.latent);
+  }
+  return out;
+}
+
+void RowIndex::reset(const MlaRows& cache, int64_t n_rows, std::span<const float> basis) {
+  next_.reset();
+  int64_t n_same = std::min(n_rows_, n_rows);
+  if (!std::ranges::equal(basis_rows(), basis)) {
+    serving_ = make(SketchBasis(kernels_, shape_, rank_, basis));
+    n_same = 0;
+  }
+  // The error limits of the last rows' block may cover rows that are gone.
+  build(serving_, cache, n_same / kErrorRows * kErrorRows, n_rows);
+  n_rows_ = n_rows;
 }
 
 void RowIndex::start_rebuild(SketchBasis basis) {

@@ -68,7 +68,10 @@ void RowStore::append(const std::byte* rows, int64_t n) {
   }
 }
 
-void RowStore::clear() { n_rows_ = 0; }
+void RowStore::truncate(int64_t n_rows) {
+  CHECK(n_rows >= 0 && n_rows <= n_rows_);
+  n_rows_ = n_rows;
+}
 
 void RowStore::drop_resident() noexcept {
   if (file_ >= 0) {

@@ -25,7 +25,9 @@ class RowStore {
 
   // Rows already there never move. Throws Error{kIo}.
   void append(const std::byte* rows, int64_t n);
-  void clear();
+  void clear() { truncate(0); }
+  // Forgets rows from `n_rows` on.
+  void truncate(int64_t n_rows);
   // Of a file: takes its pages out of this process's memory; they come back when read.
   void drop_resident() noexcept;
 

@@ -38,6 +38,26 @@ TEST(CtzCorruption, TruncationAnywhere) {
   }
 }
 
+// Under VestigeKV: more keys and tensors.
+std::vector<std::byte> recall_bytes() {
+  return to_bytes(make_sample({.layers = "rg",
+                               .value_dim = 16,
+                               .state_size = 4,
+                               .n_kv_head = 1,
+                               .head_dim = 24,
+                               .n_context = 30,
+                               .ratio = 1,
+                               .n_closed = 21,
+                               .n_observed = 2}));
+}
+
+TEST(CtzCorruption, TruncationAnywhereUnderVestigeKv) {
+  const std::vector<std::byte> bytes = recall_bytes();
+  for (size_t n = 0; n < bytes.size(); n += 7) {
+    ASSERT_TRUE(is_refused({bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n)})) << n;
+  }
+}
+
 TEST(CtzCorruption, TruncationAtTheEndOfEveryTensorOfALargerFile) {
   const std::vector<std::byte> bytes = to_bytes(make_sample({.head_dim = 64, .n_context = 500}));
   const GgufFile gguf = parse_gguf(bytes, "sample");
@@ -76,9 +96,8 @@ TEST(CtzCorruption, TenThousandRandomBytes) {
 }
 
 // With checksums made right, damage may give another valid file, but nothing worse.
-TEST(CtzCorruption, DamagedMetadataBehindRightChecksums) {
+void damage_behind_right_checksums(const std::vector<std::byte>& original) {
   constexpr uint32_t kSeed = 7;
-  const std::vector<std::byte> original = to_bytes(make_sample());
   const size_t n_metadata = parse_gguf(original, "sample").data_offset;
   std::mt19937 random(kSeed);
   int n_read = 0;
@@ -91,6 +110,14 @@ TEST(CtzCorruption, DamagedMetadataBehindRightChecksums) {
     n_read += is_refused(bytes) ? 0 : 1;
   }
   EXPECT_GT(n_read, 0);
+}
+
+TEST(CtzCorruption, DamagedMetadataBehindRightChecksums) {
+  damage_behind_right_checksums(to_bytes(make_sample()));
+}
+
+TEST(CtzCorruption, DamageUnderVestigeKvBehindRightChecksums) {
+  damage_behind_right_checksums(recall_bytes());
 }
 
 TEST(CtzCorruption, ReadingTheLargestTableAllocatesLittle) {

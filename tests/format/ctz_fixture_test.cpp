@@ -73,16 +73,39 @@ Sample hybrid_sample() {
 
 TEST(CtzFixture, Version3StillLoads) { expect_same(hybrid_sample(), read_ctz(fixture_path(3))); }
 
+// Under VestigeKV, which came with version 4.
+Sample recall_sample() {
+  Sample sample = make_sample({.layers = "rgrg",
+                               .value_dim = 16,
+                               .state_size = 10,
+                               .n_kv_head = 1,
+                               .head_dim = 24,
+                               .n_prefix = 2,
+                               .n_context = 31,
+                               .ratio = 1,
+                               .n_closed = 21,
+                               .n_observed = 3,
+                               .seed = 2027});
+  sample.meta.model_name = "recall fixture";
+  sample.meta.method = "vestige";
+  return sample;
+}
+
+TEST(CtzFixture, Version4StillLoads) { expect_same(recall_sample(), read_ctz(fixture_path(4))); }
+
 TEST(CtzFixture, TheWriterStillMakesTheSameBytes) {
-  const MappedFile file(fixture_path(kCtzVersion));
-  const std::vector<std::byte> bytes = to_bytes(hybrid_sample());
-  EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), file.bytes().begin(), file.bytes().end()));
+  for (const auto& [version, sample] :
+       {std::pair(kVersionWithoutRecall, hybrid_sample()), {kCtzVersion, recall_sample()}}) {
+    const MappedFile file(fixture_path(version));
+    const std::vector<std::byte> bytes = to_bytes(sample);
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), file.bytes().begin(), file.bytes().end()));
+  }
 }
 
 // How the fixture was made: format_test --gtest_also_run_disabled_tests
 // --gtest_filter=CtzFixture.DISABLED_Make
 TEST(CtzFixture, DISABLED_Make) {
-  const Sample sample = hybrid_sample();
+  const Sample sample = recall_sample();
   write_file_atomically(fixture_path(kCtzVersion),
                         [&](const WriteFn& sink) { write_ctz(sample.meta, sample.rows, sink); });
 }

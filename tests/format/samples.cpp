@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 #include <random>
 #include <utility>
 
 #include "format/ctz_layout.h"
+#include "format/ctz_recall.h"
+#include "recall/calibrator.h"
+#include "recall/partition.h"
 
 namespace ctxzip {
 namespace {
@@ -71,6 +75,55 @@ CtzMeta make_meta(const SampleOptions& options, Random& random) {
   return meta;
 }
 
+// Arbitrary numbers that fit together.
+RecallContext make_recall(const SampleOptions& options, const ModelFingerprint& model,
+                          Random& random) {
+  const MlaShape shape = recall_shape(model);
+  RecallContext recall;
+  recall.options.block_rows = 64;
+  recall.options.keep_ratio = 0.25;
+  recall.options.window = WindowForm::kPrefix;
+  recall.control = true;
+  const auto numbers = [&](int64_t n) {
+    std::vector<float> values;
+    for (int64_t at = 0; at < n; ++at) {
+      values.push_back(static_cast<float>(random.below(2000)) / 1000 - 1);
+    }
+    return values;
+  };
+  for (const char kind : options.layers) {
+    if (kind != 'g') continue;
+    RecallState& state = recall.layers.emplace_back();
+    state.n_closed = options.n_closed;
+    state.n_tail = options.n_prefix + options.n_context - options.n_closed;
+    state.sigma = numbers(state.n_closed);
+    state.kept = select_rows(state.sigma, {recall.options.keep_ratio, recall.options.n_sinks, 0});
+    state.basis = numbers(sketch_rank(shape, recall.options) * shape.latent);
+    CalibrationRecord& record = state.calibration;
+    record.state = {.phase = CalibrationPhase::kStale,
+                    .notes = kPartitionChanged | kGateOpen,
+                    .z = 1.25,
+                    .rank = 3,
+                    .n_hard = 20,
+                    .n_steps = 16,
+                    .n_gated = 1};
+    record.gates = numbers(shape.n_head);
+    record.gates[0] = -std::numeric_limits<float>::infinity();
+    record.stage = options.n_observed > 0 ? CalibrationStage::kObserve : CalibrationStage::kDone;
+    record.n_labelled = options.n_observed / 2;
+    record.labelled_rows = options.n_observed > 1 ? 5 : 0;
+    const int64_t n = options.n_observed * shape.n_head;
+    record.queries = numbers(n * shape.row_dim());
+    record.best_kept = numbers(n);
+    record.entropy = numbers(n);
+    record.best_archived = numbers(n);
+    for (int64_t at = 0; at < n; ++at) {
+      record.target.push_back(random.below(static_cast<uint32_t>(options.n_closed)));
+    }
+  }
+  return recall;
+}
+
 }  // namespace
 
 Sample make_sample(const SampleOptions& options) {
@@ -114,6 +167,10 @@ Sample make_sample(const SampleOptions& options) {
                  .states = empty_states(layers.n_recurrent(), options.state_size)};
   for (float& value : sample.rows.states.values) {
     value = static_cast<float>(random.below(2000)) / 1000 - 1;
+  }
+  if (options.n_closed >= 0) {
+    sample.meta.recall =
+        std::make_shared<const RecallContext>(make_recall(options, sample.meta.model, random));
   }
   return sample;
 }
@@ -174,6 +231,13 @@ void expect_same(const Sample& expected, const CtzFile& found) {
   expect_same_rows(expected.rows.global, found.rows.global);
   expect_same_rows(expected.rows.local, found.rows.local);
   EXPECT_EQ(expected.rows.states, found.rows.states);
+  ASSERT_EQ(a.recall == nullptr, b.recall == nullptr);
+  if (a.recall == nullptr) return;
+  EXPECT_EQ(a.recall->layers, b.recall->layers);
+  EXPECT_EQ(a.recall->control, b.recall->control);
+  EXPECT_EQ(a.recall->options.block_rows, b.recall->options.block_rows);
+  EXPECT_EQ(a.recall->options.keep_ratio, b.recall->options.keep_ratio);
+  EXPECT_EQ(a.recall->options.window, b.recall->options.window);
 }
 
 }  // namespace ctxzip

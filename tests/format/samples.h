@@ -26,6 +26,9 @@ struct SampleOptions {
   int64_t n_prefix = 3;
   int64_t n_context = 21;
   double ratio = 0.3;  // chance of each row; the first head of a context keeps nothing
+  // Under VestigeKV, with as many closed rows; needs latent rows, one KV head and a ratio of 1.
+  int64_t n_closed = -1;
+  int64_t n_observed = 0;  // decode steps that wait for a calibration
   uint32_t seed = 1;
 };
 

@@ -387,4 +387,32 @@ std::string temp_path(const std::string& name) {
   return (folder.path / name).string();
 }
 
+void add_byte_tokenizer(gguf_context* gguf) {
+  // Byte-level BPE writes bytes that cannot be printed as the characters from U+0100 on.
+  const auto printed = [](int byte) {
+    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+  };
+  const auto utf8 = [](int code) {
+    if (code < 0x80) return std::string(1, static_cast<char>(code));
+    return std::string{static_cast<char>(0xc0 | code >> 6), static_cast<char>(0x80 | (code & 63))};
+  };
+  std::vector<std::string> tokens;
+  int next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) tokens.push_back(utf8(printed(byte) ? byte : next++));
+  tokens.emplace_back("<end>");
+  std::vector<const char*> texts;
+  for (const std::string& token : tokens) texts.push_back(token.c_str());
+  std::vector<int32_t> types(tokens.size(), 1);
+  types.back() = 3;                                       // control
+  std::array<const char*, 1> merges = {"\u0100 \u0101"};  // of bytes that no text has
+  gguf_set_val_str(gguf, "tokenizer.ggml.model", "gpt2");
+  gguf_set_val_str(gguf, "tokenizer.ggml.pre", "gpt-2");
+  gguf_set_arr_str(gguf, "tokenizer.ggml.tokens", texts.data(), texts.size());
+  gguf_set_arr_data(gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types.data(), types.size());
+  gguf_set_arr_str(gguf, "tokenizer.ggml.merges", merges.data(), merges.size());
+  gguf_set_val_u32(gguf, "tokenizer.ggml.bos_token_id", 256);
+  gguf_set_val_u32(gguf, "tokenizer.ggml.eos_token_id", 256);
+  gguf_set_val_bool(gguf, "tokenizer.ggml.add_bos_token", false);
+}
+
 }  // namespace ctxzip::test

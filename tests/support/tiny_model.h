@@ -63,4 +63,8 @@ void edit_model(const std::string& from, const std::string& to,
 // A folder of this test process, removed at exit.
 std::string temp_path(const std::string& name);
 
+// For TinyModel::edit, with n_vocab = kByteVocab: a token a byte, and one that ends a text.
+void add_byte_tokenizer(gguf_context* gguf);
+constexpr int64_t kByteVocab = 257;
+
 }  // namespace ctxzip::test

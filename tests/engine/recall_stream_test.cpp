@@ -1,0 +1,334 @@
+// VestigeKV in a model's graph: what a stream attends to, and what it leaves behind.
+#include "engine/recall_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "ctxzip/error.h"
+#include "support/engine_run.h"
+#include "support/tiny_model.h"
+
+namespace ctxzip::test {
+namespace {
+
+constexpr int64_t kVocab = 256;
+constexpr int64_t kBlock = 256;
+constexpr double kTolerance = 1e-4;  // of logits: sums are taken in another order
+
+Model tiny(int n_threads = 2, bool f32_rows = true) {
+  const std::string path = temp_path("stream.gguf");
+  write_tiny_model({.architecture = "kimi-linear", .n_expert = 0, .kinds = "rgrg", .spread = 2.5f},
+                   path);
+  return Model::load(path, {.n_threads = n_threads, .f32_rows = f32_rows});
+}
+
+StreamOptions small_blocks() {
+  StreamOptions options;
+  options.policy.block_rows = kBlock;
+  options.policy.keep_ratio = 1.0 / 16;
+  options.batch_tokens = 128;
+  return options;
+}
+
+std::vector<float> floats(std::span<const float> logits) { return {logits.begin(), logits.end()}; }
+
+std::vector<float> decode_all(RecallStream& stream, const std::vector<Token>& tokens) {
+  std::vector<float> all;
+  for (const Token token : tokens) {
+    const auto logits = stream.decode(token);
+    all.insert(all.end(), logits.begin(), logits.end());
+  }
+  return all;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double worst = 0;
+  for (size_t at = 0; at < std::min(a.size(), b.size()); ++at) {
+    worst = std::max(worst, std::abs(static_cast<double>(a[at]) - static_cast<double>(b[at])));
+  }
+  return worst;
+}
+
+// What the plain cache gives for the same tokens.
+std::vector<float> plain(const Model& model, const std::vector<Token>& text,
+                         const std::vector<Token>& more) {
+  const SegmentTable past = segment_table(*model.state());
+  TailRun run(model, past, 0);
+  run.feed(text, 128);
+  return run.feed(more, 1);
+}
+
+class RecallStreamTest : public testing::Test {
+ protected:
+  const Model model_ = tiny();
+  const std::vector<Token> text_ = random_tokens(1000, kVocab, 5);
+  const std::vector<Token> more_ = random_tokens(40, kVocab, 6);
+};
+
+TEST_F(RecallStreamTest, KeepingAllIsPlainAttention) {
+  StreamOptions options = small_blocks();
+  options.policy.keep_ratio = 1;
+  options.policy.recall = false;
+  RecallStream kept(model_, options);
+  const std::vector<float> after_text = floats(kept.prefill(text_, nullptr));
+  RecallStream dense(model_, options);
+  EXPECT_EQ(floats(dense.prefill(text_, nullptr)), after_text);
+  EXPECT_EQ(kept.layers().cache(0).n_closed(), 3 * kBlock);
+  EXPECT_EQ(kept.layers().cache(0).n_archived(), 0);
+  // Closed rows are whole blocks of what the kernels sum at once: not a bit differs.
+  dense.set_dense(true);
+  const std::vector<float> logits = decode_all(kept, more_);
+  EXPECT_EQ(logits, decode_all(dense, more_));
+  EXPECT_LE(largest_difference(logits, plain(model_, text_, more_)), kTolerance);
+  EXPECT_EQ(kept.report().bytes_read, kept.report().bytes_dense);
+}
+
+TEST_F(RecallStreamTest, SoundRecallFindsWhatDecides) {
+  const std::vector<float> expected = plain(model_, text_, more_);
+  const auto error_of = [&](bool recall, bool sound, RecallReport& report) {
+    StreamOptions options = small_blocks();
+    options.policy.recall = recall;
+    options.policy.sound = sound;
+    RecallStream stream(model_, options);
+    stream.prefill(text_, nullptr);
+    const double worst = largest_difference(decode_all(stream, more_), expected);
+    report = stream.report();
+    return worst;
+  };
+  RecallReport off;
+  RecallReport sound;
+  RecallReport calibrated;
+  const double without = error_of(false, false, off);
+  const double with_sound = error_of(true, true, sound);
+  error_of(true, false, calibrated);
+  EXPECT_GT(without, 1e-2) << "the archive does not matter here: nothing is tested";
+  EXPECT_LT(with_sound, without);
+  EXPECT_EQ(off.fired_rows, 0);
+  EXPECT_GT(sound.fired_rows, 0);
+  EXPECT_GT(calibrated.fired_rows, 0);
+  EXPECT_EQ(off.layer_steps, 2 * 40);
+  EXPECT_LT(off.bytes_read, off.bytes_dense);
+  EXPECT_NEAR(off.effective_ratio, 1040.0 / (4 + 64 + 16), 1e-9) << "a block closed meanwhile";
+  ASSERT_TRUE(sound.excluded_mass_limit);
+  EXPECT_LE(*sound.excluded_mass_limit, 1);
+}
+
+TEST_F(RecallStreamTest, TailsAroundABlock) {
+  for (const int64_t n : {kBlock - 1, kBlock, kBlock + 1}) {
+    const auto text = random_tokens(n, kVocab, 7);
+    RecallStream stream(model_, small_blocks());
+    stream.prefill(text, nullptr);
+    EXPECT_EQ(stream.layers().cache(0).n_closed(), n / kBlock * kBlock) << n;
+    EXPECT_EQ(stream.layers().cache(1).n_tail(), n % kBlock) << n;
+    const std::vector<float> logits = decode_all(stream, {1, 2, 3});
+    EXPECT_EQ(stream.layers().cache(0).n_closed(), kBlock) << n;
+    if (n == kBlock - 1) {  // nothing was archived before the first step
+      const std::vector<float> first(logits.begin(), logits.begin() + kVocab);
+      EXPECT_LE(largest_difference(first, plain(model_, text, {1})), kTolerance);
+    }
+  }
+}
+
+// Nothing is closed: an index without entries, a scan of nothing.
+TEST_F(RecallStreamTest, AnEmptyArchive) {
+  const auto text = random_tokens(60, kVocab, 8);
+  RecallStream stream(model_, small_blocks());
+  stream.prefill(text, nullptr);
+  EXPECT_LE(largest_difference(decode_all(stream, more_), plain(model_, text, more_)), kTolerance);
+  EXPECT_EQ(stream.report().fired_rows, 0);
+  EXPECT_EQ(stream.report().layers[0].calibration.phase, CalibrationPhase::kProvisional);
+  RecallStream empty(model_, small_blocks());
+  EXPECT_LE(largest_difference(decode_all(empty, more_), plain(model_, {}, more_)), kTolerance);
+}
+
+TEST_F(RecallStreamTest, AnOverflowAttendsToEverything) {
+  StreamOptions options = small_blocks();
+  options.policy.sound = true;
+  options.policy.max_fetched = 1;
+  RecallStream stream(model_, options);
+  stream.prefill(text_, nullptr);
+  EXPECT_LE(largest_difference(decode_all(stream, more_), plain(model_, text_, more_)), kTolerance);
+  EXPECT_GT(stream.report().overflowed, 0);
+}
+
+TEST_F(RecallStreamTest, ClosingAsItFillsOrAtTheEndIsTheSame) {
+  StreamOptions options = small_blocks();
+  RecallStream small(model_, options);
+  options.batch_tokens = 512;
+  RecallStream large(model_, options);
+  small.prefill(std::span(text_).first(700), nullptr);
+  small.prefill(std::span(text_).subspan(700), nullptr);
+  large.prefill(text_, nullptr);
+  for (int64_t at = 0; at < 2; ++at) {
+    const RecallState a = small.layers().cache(at).state();
+    const RecallState b = large.layers().cache(at).state();
+    EXPECT_EQ(a.n_closed, b.n_closed);
+    EXPECT_EQ(a.kept.size(), b.kept.size());
+    EXPECT_EQ(a.calibration, b.calibration);
+  }
+}
+
+TEST_F(RecallStreamTest, ThreadsDoNotMatter) {
+  std::vector<float> first;
+  for (const int n_threads : {1, 2, 3}) {
+    const Model model = tiny(n_threads, false);
+    RecallStream stream(model, small_blocks());
+    stream.prefill(text_, nullptr);
+    const std::vector<float> logits = decode_all(stream, more_);
+    if (first.empty()) first = logits;
+    EXPECT_EQ(logits, first) << n_threads;
+  }
+}
+
+TEST_F(RecallStreamTest, AnArchiveInFilesChangesNoBit) {
+  StreamOptions options = small_blocks();
+  RecallStream memory(model_, options);
+  options.policy.archive_path = temp_path("archive");
+  RecallStream files(model_, options);
+  memory.prefill(text_, nullptr);
+  files.prefill(text_, nullptr);
+  EXPECT_EQ(decode_all(files, more_), decode_all(memory, more_));
+  EXPECT_GT(files.report().fetched_rows, 0);
+  options.policy.archive_path = "/nowhere/at/all";
+  EXPECT_THROW(RecallStream(model_, options), Error);
+}
+
+// Turning back forgets what came after the mark, a calibration and closed blocks with it.
+TEST_F(RecallStreamTest, ARewoundStreamIsAsItWas) {
+  RecallStream stream(model_, small_blocks());
+  stream.prefill(std::span(text_).first(900), nullptr);
+  decode_all(stream, random_tokens(5, kVocab, 9));
+  const StreamMark mark = stream.mark();
+  const auto long_more = random_tokens(200, kVocab, 10);
+  const std::vector<float> expected = decode_all(stream, long_more);
+  EXPECT_NE(stream.report().layers[0].calibration.phase, CalibrationPhase::kProvisional);
+  EXPECT_GT(stream.layers().cache(0).n_closed(), mark.layers[0].n_closed);
+  for (int round = 0; round < 2; ++round) {
+    stream.rewind(mark);
+    EXPECT_TRUE(stream.mark().layers == mark.layers);
+    EXPECT_EQ(decode_all(stream, long_more), expected);
+    stream.prefill(std::span(text_).first(300), nullptr);
+  }
+}
+
+// Another conversation in the same place sees nothing of the one before.
+TEST_F(RecallStreamTest, AUsedSlotForgetsItsPredecessor) {
+  RecallStream fresh(model_, small_blocks());
+  const StreamMark start = fresh.mark();
+  RecallStream used(model_, small_blocks());
+  used.prefill(random_tokens(1500, kVocab, 11), nullptr);
+  decode_all(used, random_tokens(100, kVocab, 12));
+  used.rewind(start);
+  for (RecallStream* stream : {&fresh, &used}) stream->prefill(text_, nullptr);
+  EXPECT_EQ(decode_all(used, more_), decode_all(fresh, more_));
+}
+
+TEST_F(RecallStreamTest, AStoredStreamGoesOnAsIfItNeverHadBeen) {
+  for (const int64_t n_steps : {0, 5, 30, 150}) {  // before, in and after a calibration
+    RecallStream stream(model_, small_blocks());
+    stream.prefill(std::span(text_).first(900), nullptr);
+    decode_all(stream, random_tokens(n_steps, kVocab, 9));
+    const ContextRows rows = stream.copy_rows(0);
+    const StreamMark mark = stream.mark();
+    RecallStream restored(model_, small_blocks(), rows, mark.layers);
+    EXPECT_TRUE(restored.mark().layers == mark.layers) << n_steps;
+    EXPECT_EQ(decode_all(restored, more_), decode_all(stream, more_)) << n_steps;
+  }
+}
+
+TEST_F(RecallStreamTest, ACancelledStepLeavesNoTrace) {
+  RecallStream stream(model_, small_blocks());
+  RecallStream undisturbed(model_, small_blocks());
+  CancelToken cancel;
+  cancel.cancel();
+  stream.prefill(text_, nullptr);
+  undisturbed.prefill(text_, nullptr);
+  for (const Token token : more_) {
+    EXPECT_THROW(stream.decode(7, &cancel), Error);
+    EXPECT_THROW(stream.prefill(std::span(text_).first(20), &cancel), Error);
+    EXPECT_EQ(floats(stream.decode(token)), floats(undisturbed.decode(token)));
+  }
+}
+
+TEST_F(RecallStreamTest, AuditsCountWhatWasFound) {
+  StreamOptions options = small_blocks();
+  options.audit_steps = 1;
+  options.policy.sound = true;
+  RecallStream sound(model_, options);
+  sound.prefill(text_, nullptr);
+  decode_all(sound, more_);
+  const RecallAudit found = sound.report().audit;
+  EXPECT_EQ(found.steps, 40);
+  EXPECT_GT(found.queries, 20);
+  EXPECT_EQ(found.found, found.queries) << "sound recall misses nothing that wins";
+  EXPECT_GT(found.lower, 0.8);
+  options.policy.recall = false;
+  RecallStream blind(model_, options);
+  blind.prefill(text_, nullptr);
+  decode_all(blind, more_);
+  EXPECT_EQ(blind.report().audit.found, 0);
+  EXPECT_GT(blind.report().audit.queries, 20);
+}
+
+// A target that is missed makes the stream calibrate again: here the answers change their kind.
+TEST_F(RecallStreamTest, AMissedTargetRecalibrates) {
+  StreamOptions options = small_blocks();
+  options.audit_steps = 1;
+  options.policy.max_steps = 16;
+  options.policy.top_per_head = 1;  // loses rows that the calibration counts on
+  RecallStream stream(model_, options);
+  stream.prefill(text_, nullptr);
+  decode_all(stream, random_tokens(250, kVocab, 13));
+  EXPECT_GT(stream.report().audit.recalibrations, 0);
+}
+
+TEST_F(RecallStreamTest, TeacherForcing) {
+  RecallStream stream(model_, small_blocks());
+  const std::vector<float> before = floats(stream.prefill(text_, nullptr));
+  const StreamMark mark = stream.mark();
+  const std::vector<double> nats = forced_nll(stream, before, more_);
+  ASSERT_EQ(nats.size(), more_.size());
+  stream.rewind(mark);
+  const std::vector<float> logits = floats(stream.decode(more_[0]));
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(double{logit});
+  EXPECT_NEAR(nats[1], std::log(sum) - double{logits[static_cast<size_t>(more_[1])]}, 1e-6);
+}
+
+TEST_F(RecallStreamTest, ModelsThatItIsNotForAreNamed) {
+  const auto refusal = [](const TinyModel& tiny_model, bool control) -> std::string {
+    const std::string path = temp_path("refused_stream.gguf");
+    write_tiny_model(tiny_model, path);
+    try {
+      StreamOptions options = small_blocks();
+      options.control = control;
+      RecallStream stream(Model::load(path), options);
+      stream.prefill(random_tokens(600, kVocab, 1), nullptr);
+      stream.decode(1);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+      return error.what();
+    }
+    return "";
+  };
+  const auto names = [](const std::string& message, const char* what) {
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+  };
+  for (const char* architecture : {"llama", "granitehybrid"}) {
+    for (const bool control : {false, true}) {
+      const std::string message = refusal({.architecture = architecture}, control);
+      names(message, architecture);
+      names(message, "kimi-linear");
+      names(message, "without --policy");
+    }
+  }
+  names(refusal({.architecture = "deepseek2"}, false), "rotates");
+  EXPECT_EQ(refusal({.architecture = "deepseek2"}, true), "");
+}
+
+}  // namespace
+}  // namespace ctxzip::test
