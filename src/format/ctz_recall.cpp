@@ -9,8 +9,7 @@
 namespace ctxzip {
 namespace {
 
-constexpr uint32_t kTensorF32 = 0;
-constexpr uint32_t kTensorI32 = 26;
+constexpr auto kTensorF32 = static_cast<uint32_t>(RowType::kF32);
 constexpr int64_t kMaxSteps = 1 << 16;
 constexpr char kKeyWindow[] = "ctxzip.policy.window";
 constexpr char kKeyControl[] = "ctxzip.policy.control";

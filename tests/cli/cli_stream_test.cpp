@@ -114,9 +114,12 @@ TEST_F(CliStream, AskReportsWhatWasRead) {
     EXPECT_TRUE(recall.contains(field)) << field;
   }
   EXPECT_GT(recall["steps"], 0);
-  EXPECT_LT(recall["bytes_read"], recall["bytes_dense"]);
+  EXPECT_GT(recall["fired_rows"], 0);
   EXPECT_EQ(recall["audit"]["steps"], recall["steps"]);
   EXPECT_LE(recall["audit"]["found"], recall["audit"]["queries"]);
+  const json off = json::parse(ask({"--recall", "off"}).out)["recall"];
+  EXPECT_EQ(off["fired_rows"], 0);
+  EXPECT_LT(off["bytes_read"], off["bytes_dense"]);
 }
 
 TEST_F(CliStream, AnswersDoNotDependOnTheArchivesPlaceOrOnEachOther) {

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 
+#include "core/memory.h"
 #include "ctxzip/error.h"
 #include "support/engine_run.h"
 #include "support/tiny_model.h"
@@ -195,6 +197,39 @@ TEST_F(RecallStreamTest, AnArchiveInFilesChangesNoBit) {
   EXPECT_GT(files.report().fetched_rows, 0);
   options.policy.archive_path = "/nowhere/at/all";
   EXPECT_THROW(RecallStream(model_, options), Error);
+}
+
+// What leaves memory is the archive; kept rows, index and tail stay.
+TEST(RecallStreamMemory, AnArchiveInFilesIsNotResident) {
+  const std::string path = temp_path("wide.gguf");
+  write_tiny_model({.architecture = "kimi-linear",
+                    .n_expert = 0,
+                    .latent = 512,
+                    .branch = 64,
+                    .key_dim = 80,
+                    .kinds = "rgg"},
+                   path);
+  const Model model = Model::load(path, {.n_threads = 2});
+  const auto text = random_tokens(2400, kVocab, 5);
+  const auto grown_by = [&](const std::string& archive, RecallReport& report) {
+    StreamOptions options;
+    options.policy.block_rows = 256;
+    options.policy.archive_path = archive;
+    const int64_t before = resident_memory().anonymous_bytes;
+    RecallStream stream(model, options);
+    stream.prefill(text, nullptr);
+    report = stream.report();
+    return resident_memory().anonymous_bytes - before;
+  };
+  RecallReport report;
+  const int64_t in_memory = grown_by("", report);
+  const int64_t in_files = grown_by(temp_path("archive"), report);
+  std::printf("resident %.1f MB, with the archive of %.1f MB in files %.1f MB\n",
+              static_cast<double>(in_memory) / 1e6, static_cast<double>(report.archive_bytes) / 1e6,
+              static_cast<double>(in_files) / 1e6);
+  EXPECT_EQ(report.archive_bytes, 2 * 2304 * 1152);
+  EXPECT_LT(report.resident_bytes, report.archive_bytes * 35 / 100);
+  EXPECT_LT(in_files, in_memory - report.archive_bytes * 8 / 10);
 }
 
 // Turning back forgets what came after the mark, a calibration and closed blocks with it.
