@@ -116,6 +116,7 @@ TEST_F(CliStream, AskReportsWhatWasRead) {
   EXPECT_GT(recall["steps"], 0);
   EXPECT_GT(recall["fired_rows"], 0);
   EXPECT_EQ(recall["audit"]["steps"], recall["steps"]);
+  EXPECT_TRUE(recall["excluded_mass_limit"].is_number());
   EXPECT_LE(recall["audit"]["found"], recall["audit"]["queries"]);
   const json off = json::parse(ask({"--recall", "off"}).out)["recall"];
   EXPECT_EQ(off["fired_rows"], 0);

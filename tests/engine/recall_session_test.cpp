@@ -18,7 +18,7 @@ class RecallSession : public testing::Test {
     const std::string path = temp_path("recall_session.gguf");
     write_tiny_model(
         {.architecture = "kimi-linear", .n_expert = 0, .kinds = "rgrg", .spread = 2.5f}, path);
-    return Model::load(path, {.n_threads = 2});
+    return Model::load(path, {.n_threads = 1});
   }
   static PromptLayout layout() {
     PromptLayout layout;
