@@ -155,10 +155,12 @@ void check_recall(const ModelFingerprint& model, const ContextRows& rows,
   CHECK(kept.pairs_kept() == kept.pairs_total());
   CHECK(static_cast<int64_t>(recall.layers.size()) == rows.layers.n_global());
   for (const RecallState& state : recall.layers) {
-    CHECK(state.n_rows() == rows.n_positions() && !state_problem(state, shape, recall.options));
-  }
-  if (const auto problem = shape_problem(rows.global.shape, rows.layers, shape, recall.options)) {
-    fail(ErrorKind::kUnsupported, "a .ctz file cannot hold this context: {}", *problem);
+    CHECK(state.n_rows() == rows.n_positions());
+    auto problem = shape_problem(rows.global.shape, rows.layers, shape, recall.options);
+    if (!problem) problem = state_problem(state, shape, recall.options);
+    if (problem) {
+      fail(ErrorKind::kUnsupported, "a .ctz file cannot hold this context: {}", *problem);
+    }
   }
 }
 
