@@ -125,7 +125,13 @@ TEST_F(CliStream, AskReportsWhatWasRead) {
 
 TEST_F(CliStream, AnswersDoNotDependOnTheArchivesPlaceOrOnEachOther) {
   const json expected = answers(ask({}));
-  EXPECT_EQ(answers(ask({"--archive", "rows"})), expected);
+  const ProgramResult in_memory = ask({});
+  const ProgramResult in_files = ask({"--archive", "rows"});
+  EXPECT_EQ(answers(in_files), expected);
+  const auto anonymous = [](const ProgramResult& result) {
+    return json::parse(result.out)["recall"]["rss_anonymous_bytes"].get<int64_t>();
+  };
+  EXPECT_LT(anonymous(in_files), anonymous(in_memory));
   const ProgramResult alone =
       run({"ask", "doc.ctz", "And when?", "-m", "kimi.gguf", "-n", "12", "--json"});
   EXPECT_EQ(answers(alone)[0], expected[1]);
