@@ -66,17 +66,16 @@ int run(AskFlags& flags) {
     asked.back().options.on_text = answers.streaming(number);
   }
   const auto add = [&](size_t number, const AskResult& result) { answers.add(number, result); };
-  std::optional<RecallReport> recall;
+  std::optional<Session> stream;  // its memory is reported below
   if (is_stream(context)) {
-    Session session(context);
-    ask_in_turn(session, asked, add);
-    recall = session.recall_report();
+    stream.emplace(context);
+    ask_in_turn(*stream, asked, add);
   } else {
     ask_together(context, asked, flags.at_once, add);
   }
   if (flags.output.json) {
     Json json = {{"file", flags.file}, {"answers", output.answers()}};
-    if (recall) json["recall"] = recall_json(*recall);
+    if (stream) json["recall"] = recall_json(*stream->recall_report());
     print_json(json);
   }
   return interrupt.token()->cancelled() ? interrupted_exit_code() : output.exit_code();

@@ -38,9 +38,10 @@ std::string summary_table(const std::string& file, const FileInfo& info) {
       row("file", fmt::format("{}, format {}", format_bytes(info.file_bytes), info.format_version));
   table += row("model", fmt::format("{} ({}, fingerprint {})", info.model_name, info.architecture,
                                     info.model_fingerprint));
-  table += row("method", fmt::format("{}, {} allocation, {} reconstruction, chunks of {}",
-                                     report.method, report.allocation, report.recon_attention,
-                                     format_count(report.chunk_tokens)));
+  if (!info.recall)
+    table += row("method", fmt::format("{}, {} allocation, {} reconstruction, chunks of {}",
+                                       report.method, report.allocation, report.recon_attention,
+                                       format_count(report.chunk_tokens)));
   table +=
       row("tokens", fmt::format("{} + {} of the prompt's head", format_count(report.context_tokens),
                                 format_count(report.prefix_tokens)));

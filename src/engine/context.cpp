@@ -12,6 +12,25 @@
 namespace ctxzip {
 namespace {
 
+// Context rows that are read without recall: all that are there, or under VestigeKV kept rows and
+// the tail.
+KeepSet rows_read(const CtzMeta& meta, const ContextRows& rows) {
+  if (meta.recall == nullptr) return rows.global.kept;
+  KeepSet read = rows.global.kept;
+  for (size_t layer = 0; layer < read.rows.size(); ++layer) {
+    const RecallState& state = meta.recall->layers[layer];
+    std::vector<uint32_t>& list = read.rows[layer];
+    list.clear();
+    const auto add = [&](int64_t row) {
+      if (row >= rows.global.n_prefix)
+        list.push_back(static_cast<uint32_t>(row - rows.global.n_prefix));
+    };
+    for (const uint32_t row : state.kept) add(row);
+    for (int64_t row = state.n_closed; row < state.n_rows(); ++row) add(row);
+  }
+  return read;
+}
+
 std::vector<double> kept_share_of(const KeepSet& kept) {
   std::vector<double> share(static_cast<size_t>(kept.n_context));
   const double one = 1.0 / static_cast<double>(kept.n_layer * kept.n_kv_head);
@@ -21,9 +40,8 @@ std::vector<double> kept_share_of(const KeepSet& kept) {
   return share;
 }
 
-HeadCounts head_counts_of(const ContextRows& rows) {
-  const KeepSet& kept = rows.global.kept;
-  HeadCounts counts{.layers = rows.layers.global_layers(), .n_kv_head = kept.n_kv_head, .kept = {}};
+HeadCounts head_counts_of(const LayerMap& layers, const KeepSet& kept) {
+  HeadCounts counts{.layers = layers.global_layers(), .n_kv_head = kept.n_kv_head, .kept = {}};
   for (const auto& rows : kept.rows) counts.kept.push_back(static_cast<int64_t>(rows.size()));
   return counts;
 }
@@ -146,25 +164,30 @@ void Context::save(std::ostream& out) const {
 }
 
 const ZipReport& Context::report() const { return state_->report; }
-HeadCounts Context::head_counts() const { return head_counts_of(state_->rows); }
+HeadCounts Context::head_counts() const {
+  return head_counts_of(state_->rows.layers, rows_read(state_->meta, state_->rows));
+}
 const Model& Context::model() const { return state_->model; }
 const std::vector<Token>& Context::tokens() const { return state_->meta.context_tokens; }
 std::string Context::text() const { return state_->model.detokenize(state_->meta.context_tokens); }
 std::optional<RecallReport> Context::recall_report() const {
   return describe_recall(state_->meta, state_->rows);
 }
-std::vector<double> Context::kept_share() const { return kept_share_of(state_->rows.global.kept); }
+std::vector<double> Context::kept_share() const {
+  return kept_share_of(rows_read(state_->meta, state_->rows));
+}
 
 FileInfo inspect_file(const std::string& path) {
   const CtzFile file = read_ctz(path);
+  const KeepSet kept = rows_read(file.meta, file.rows);
   return {.report = describe_context(file.meta, file.rows),
           .file_bytes = file.file_bytes,
           .format_version = file.version,
           .model_name = file.meta.model_name,
           .architecture = file.meta.model.architecture,
           .model_fingerprint = file.meta.model.digest(),
-          .heads = head_counts_of(file.rows),
-          .kept_share = kept_share_of(file.rows.global.kept),
+          .heads = head_counts_of(file.rows.layers, kept),
+          .kept_share = kept_share_of(kept),
           .recall = describe_recall(file.meta, file.rows)};
 }
 
@@ -173,7 +196,7 @@ KeptMap read_kept_map(const std::string& path, int64_t most_parts) {
     fail(ErrorKind::kInvalidArgument, "{} parts of the context: expected at least 1", most_parts);
   }
   const CtzFile file = read_ctz(path);
-  const KeepSet& kept = file.rows.global.kept;
+  const KeepSet kept = rows_read(file.meta, file.rows);
   KeptMap map{.n_head = kept.n_layer * kept.n_kv_head,
               .n_part = std::min(most_parts, kept.n_context)};
   std::vector<float> size(static_cast<size_t>(map.n_part));

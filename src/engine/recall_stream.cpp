@@ -140,6 +140,7 @@ std::span<const float> RecallStream::decode(Token token, const CancelToken* canc
 
 void RecallStream::after_step() {
   ++n_steps_;
+  excluded_before_.reset();
   step_holds_ = true;
   for (int64_t at = 0; at < seam_.n_layer(); ++at) {
     const RecallCache& cache = seam_.cache(at);
@@ -205,6 +206,7 @@ StreamMark RecallStream::mark() const {
 }
 
 void RecallStream::rewind(const StreamMark& mark) {
+  if (step_holds_) excluded_before_ = excluded_mass_limit();
   for (int64_t at = 0; at < seam_.n_layer(); ++at) {
     seam_.cache(at).rewind(mark.layers[static_cast<size_t>(at)]);
   }
@@ -239,6 +241,16 @@ ContextRows RecallStream::copy_rows(int64_t n_prefix) const {
   return rows;
 }
 
+std::optional<double> RecallStream::excluded_mass_limit() const {
+  if (!step_holds_) return std::nullopt;
+  double worst = 0;
+  for (int64_t at = 0; at < seam_.n_layer(); ++at) {
+    const std::vector<double> limits = seam_.step(at).excluded_mass_limits();
+    worst = std::max(worst, *std::max_element(limits.begin(), limits.end()));
+  }
+  return worst;
+}
+
 RecallReport RecallStream::report() const {
   RecallReport report;
   report.target = options_.policy.recall ? options_.policy.target.recall : 0;
@@ -253,6 +265,7 @@ RecallReport RecallStream::report() const {
   report.fetched_rows = totals_.fetched_rows;
   report.bytes_read = totals_.bytes_read;
   report.bytes_dense = bytes_dense_;
+  report.excluded_mass_limit = step_holds_ ? excluded_mass_limit() : excluded_before_;
   report.audit = audit_;
   const ProportionLimits limits = clopper_pearson(audit_.found, audit_.queries);
   report.audit.lower = limits.lower;
@@ -270,10 +283,6 @@ RecallReport RecallStream::report() const {
     report.resident_bytes +=
         (n_kept + cache.n_tail()) * row_bytes + cache.n_closed() * cache.index().entry_bytes();
     report.archive_bytes += cache.n_closed() * row_bytes;
-    if (!step_holds_) continue;
-    const std::vector<double> excluded = seam_.step(at).excluded_mass_limits();
-    report.excluded_mass_limit = std::max(report.excluded_mass_limit.value_or(0),
-                                          *std::max_element(excluded.begin(), excluded.end()));
   }
   return report;
 }

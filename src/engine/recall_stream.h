@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -69,6 +70,8 @@ class RecallStream {
   void after_step();
   void audit();
   void maintain();
+  // Lemma 3 for the last step, the worst head of all layers; absent when rows were closed since.
+  std::optional<double> excluded_mass_limit() const;
   const detail::ModelState& state() const { return *model_.state(); }
 
   Model model_;
@@ -83,6 +86,7 @@ class RecallStream {
   int64_t n_steps_ = 0;
   StepTotals totals_;  // of all layers
   int64_t bytes_dense_ = 0;
+  std::optional<double> excluded_before_;  // of the last step before the stream was turned back
   double longest_pause_s_ = 0;
   RecallAudit audit_;
   std::vector<AuditCounts> audited_;  // (layer), since its last calibration

@@ -45,6 +45,7 @@ constexpr int64_t kMaxLayers = kMaxTextBytes;  // their kinds are one letter eac
 
 // ggml_type numbers; a RowType has the same number as its ggml_type.
 constexpr uint32_t kTensorI8 = 24;
+constexpr uint32_t kTensorI32 = 26;
 
 struct TensorSpec {
   std::string name;

@@ -9,8 +9,7 @@
 namespace ctxzip {
 namespace {
 
-constexpr uint32_t kTensorF32 = 0;
-constexpr uint32_t kTensorI32 = 26;
+constexpr auto kTensorF32 = static_cast<uint32_t>(RowType::kF32);
 constexpr int64_t kMaxSteps = 1 << 16;
 constexpr char kKeyWindow[] = "ctxzip.policy.window";
 constexpr char kKeyControl[] = "ctxzip.policy.control";
@@ -156,10 +155,12 @@ void check_recall(const ModelFingerprint& model, const ContextRows& rows,
   CHECK(kept.pairs_kept() == kept.pairs_total());
   CHECK(static_cast<int64_t>(recall.layers.size()) == rows.layers.n_global());
   for (const RecallState& state : recall.layers) {
-    CHECK(state.n_rows() == rows.n_positions() && !state_problem(state, shape, recall.options));
-  }
-  if (const auto problem = shape_problem(rows.global.shape, rows.layers, shape, recall.options)) {
-    fail(ErrorKind::kUnsupported, "a .ctz file cannot hold this context: {}", *problem);
+    CHECK(state.n_rows() == rows.n_positions());
+    auto problem = shape_problem(rows.global.shape, rows.layers, shape, recall.options);
+    if (!problem) problem = state_problem(state, shape, recall.options);
+    if (problem) {
+      fail(ErrorKind::kUnsupported, "a .ctz file cannot hold this context: {}", *problem);
+    }
   }
 }
 

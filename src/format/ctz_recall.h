@@ -24,7 +24,8 @@ inline constexpr char kKeyPolicyPrefix[] = "ctxzip.policy.";
 // Ten tensors a layer must fit what a reader accepts.
 constexpr int64_t kMaxRecallLayers = 200;
 
-// CHECKs that rows and states belong together; throws Error{kUnsupported} beyond the limits.
+// CHECKs that rows and states belong together; throws Error{kUnsupported} for what a reader would
+// refuse.
 void check_recall(const ModelFingerprint& model, const ContextRows& rows,
                   const RecallContext& recall);
 void set_recall_keys(KeyWriter& keys, const RecallContext& recall);

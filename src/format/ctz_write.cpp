@@ -19,7 +19,7 @@
 namespace ctxzip {
 namespace {
 
-static_assert(kTensorI8 == GGML_TYPE_I8);
+static_assert(kTensorI8 == GGML_TYPE_I8 && kTensorI32 == GGML_TYPE_I32);
 static_assert(static_cast<uint32_t>(RowType::kF32) == GGML_TYPE_F32);
 static_assert(static_cast<uint32_t>(RowType::kF16) == GGML_TYPE_F16);
 static_assert(kGgufAlignment == GGUF_DEFAULT_ALIGNMENT);

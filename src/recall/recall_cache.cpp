@@ -132,7 +132,10 @@ void RecallCache::rewind(const RecallState& state) {
 }
 
 void RecallCache::restore(const RecallState& state, const void* rows) {
-  CHECK(n_rows() == 0 && !state_problem(state, shape_, options_));
+  CHECK(n_rows() == 0);
+  if (const auto problem = state_problem(state, shape_, options_)) {
+    fail(ErrorKind::kInvalidArgument, "a stored state does not fit: {}", *problem);
+  }
   if (state.n_rows() > capacity_ || state.n_tail > tail_capacity_) {
     fail(ErrorKind::kTooLong, "{} rows do not fit a cache of {}", state.n_rows(), capacity_);
   }
@@ -279,9 +282,13 @@ std::optional<std::string> state_problem(const RecallState& state, const MlaShap
     return differs("the gates", record.gates.size(), shape.n_head);
   }
   const auto nan = [](float value) { return std::isnan(value); };
-  if (std::ranges::any_of(state.sigma, nan) || std::ranges::any_of(record.gates, nan) ||
-      !std::ranges::all_of(state.basis, [](float value) { return std::isfinite(value); })) {
-    return "sigma, gates or basis hold what is no number";
+  const auto finite = [](float value) { return std::isfinite(value); };
+  for (const auto* values :
+       {&state.sigma, &record.gates, &record.best_kept, &record.entropy, &record.best_archived}) {
+    if (std::ranges::any_of(*values, nan)) return "a value is no number";
+  }
+  if (!std::ranges::all_of(state.basis, finite) || !std::ranges::all_of(record.queries, finite)) {
+    return "a value of the basis or of a query is not finite";
   }
   if (state.kept !=
       select_rows(state.sigma, {options.keep_ratio, options.n_sinks, options.n_recent})) {

@@ -71,8 +71,8 @@ class RecallCache {
   RecallState state() const;
   // Back to a state of this cache: its rows are still here, whatever was appended since.
   void rewind(const RecallState& state);
-  // An empty cache becomes one of that state; rows (state.n_rows(), row_dim). The state must fit
-  // (check_state).
+  // An empty cache becomes one of that state; rows (state.n_rows(), row_dim). Throws Error:
+  // kInvalidArgument for a state that does not fit (state_problem), kTooLong, kIo.
   void restore(const RecallState& state, const void* rows);
 
   // Empties the cache for another sequence; nothing of this one can be seen by the next.

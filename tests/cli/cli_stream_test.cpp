@@ -114,14 +114,24 @@ TEST_F(CliStream, AskReportsWhatWasRead) {
     EXPECT_TRUE(recall.contains(field)) << field;
   }
   EXPECT_GT(recall["steps"], 0);
-  EXPECT_LT(recall["bytes_read"], recall["bytes_dense"]);
+  EXPECT_GT(recall["fired_rows"], 0);
   EXPECT_EQ(recall["audit"]["steps"], recall["steps"]);
+  EXPECT_TRUE(recall["excluded_mass_limit"].is_number());
   EXPECT_LE(recall["audit"]["found"], recall["audit"]["queries"]);
+  const json off = json::parse(ask({"--recall", "off"}).out)["recall"];
+  EXPECT_EQ(off["fired_rows"], 0);
+  EXPECT_LT(off["bytes_read"], off["bytes_dense"]);
 }
 
 TEST_F(CliStream, AnswersDoNotDependOnTheArchivesPlaceOrOnEachOther) {
   const json expected = answers(ask({}));
-  EXPECT_EQ(answers(ask({"--archive", "rows"})), expected);
+  const ProgramResult in_memory = ask({});
+  const ProgramResult in_files = ask({"--archive", "rows"});
+  EXPECT_EQ(answers(in_files), expected);
+  const auto anonymous = [](const ProgramResult& result) {
+    return json::parse(result.out)["recall"]["rss_anonymous_bytes"].get<int64_t>();
+  };
+  EXPECT_LT(anonymous(in_files), anonymous(in_memory));
   const ProgramResult alone =
       run({"ask", "doc.ctz", "And when?", "-m", "kimi.gguf", "-n", "12", "--json"});
   EXPECT_EQ(answers(alone)[0], expected[1]);

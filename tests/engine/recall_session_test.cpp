@@ -18,7 +18,7 @@ class RecallSession : public testing::Test {
     const std::string path = temp_path("recall_session.gguf");
     write_tiny_model(
         {.architecture = "kimi-linear", .n_expert = 0, .kinds = "rgrg", .spread = 2.5f}, path);
-    return Model::load(path, {.n_threads = 2});
+    return Model::load(path, {.n_threads = 1});
   }
   static PromptLayout layout() {
     PromptLayout layout;
@@ -93,8 +93,8 @@ TEST_F(RecallSession, AReloadedContextAnswersBitForBit) {
 // Saved in the middle of a conversation and of a calibration, against a stream that never was.
 TEST_F(RecallSession, AStreamThatIsSavedWhileItGrows) {
   const auto text = random_tokens(900, kVocab, 5);
-  const auto more = random_tokens(60, kVocab, 6);
-  for (const int64_t n_steps : {0, 7, 25, 130}) {
+  const auto more = random_tokens(30, kVocab, 6);
+  for (const int64_t n_steps : {7, 25, 130}) {
     RecallStream stream(model_, options());
     PromptLayout none;
     stream.prefill(text, nullptr);

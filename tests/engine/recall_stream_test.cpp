@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <optional>
 
+#include "core/memory.h"
 #include "ctxzip/error.h"
 #include "support/engine_run.h"
 #include "support/tiny_model.h"
@@ -18,7 +20,8 @@ constexpr int64_t kVocab = 256;
 constexpr int64_t kBlock = 256;
 constexpr double kTolerance = 1e-4;  // of logits: sums are taken in another order
 
-Model tiny(int n_threads = 2, bool f32_rows = true) {
+// One thread: on a busy machine several wait for each other.
+Model tiny(int n_threads = 1, bool f32_rows = true) {
   const std::string path = temp_path("stream.gguf");
   write_tiny_model({.architecture = "kimi-linear", .n_expert = 0, .kinds = "rgrg", .spread = 2.5f},
                    path);
@@ -197,6 +200,39 @@ TEST_F(RecallStreamTest, AnArchiveInFilesChangesNoBit) {
   EXPECT_THROW(RecallStream(model_, options), Error);
 }
 
+// What leaves memory is the archive; kept rows, index and tail stay.
+TEST(RecallStreamMemory, AnArchiveInFilesIsNotResident) {
+  const std::string path = temp_path("wide.gguf");
+  write_tiny_model({.architecture = "kimi-linear",
+                    .n_expert = 0,
+                    .latent = 512,
+                    .branch = 64,
+                    .key_dim = 80,
+                    .kinds = "rgg"},
+                   path);
+  const Model model = Model::load(path, {.n_threads = 1});
+  const auto text = random_tokens(2400, kVocab, 5);
+  const auto grown_by = [&](const std::string& archive, RecallReport& report) {
+    StreamOptions options;
+    options.policy.block_rows = 256;
+    options.policy.archive_path = archive;
+    const int64_t before = resident_memory().anonymous_bytes;
+    RecallStream stream(model, options);
+    stream.prefill(text, nullptr);
+    report = stream.report();
+    return resident_memory().anonymous_bytes - before;
+  };
+  RecallReport report;
+  const int64_t in_memory = grown_by("", report);
+  const int64_t in_files = grown_by(temp_path("archive"), report);
+  std::printf("resident %.1f MB, with the archive of %.1f MB in files %.1f MB\n",
+              static_cast<double>(in_memory) / 1e6, static_cast<double>(report.archive_bytes) / 1e6,
+              static_cast<double>(in_files) / 1e6);
+  EXPECT_EQ(report.archive_bytes, 2 * 2304 * 1152);
+  EXPECT_LT(report.resident_bytes, report.archive_bytes * 35 / 100);
+  EXPECT_LT(in_files, in_memory - report.archive_bytes * 8 / 10);
+}
+
 // Turning back forgets what came after the mark, a calibration and closed blocks with it.
 TEST_F(RecallStreamTest, ARewoundStreamIsAsItWas) {
   RecallStream stream(model_, small_blocks());
@@ -272,6 +308,28 @@ TEST_F(RecallStreamTest, AuditsCountWhatWasFound) {
   decode_all(blind, more_);
   EXPECT_EQ(blind.report().audit.found, 0);
   EXPECT_GT(blind.report().audit.queries, 20);
+}
+
+// Queries like those that calibrated find their best row as often as was promised.
+TEST_F(RecallStreamTest, TheTargetIsMet) {
+  StreamOptions options = small_blocks();
+  options.policy.block_rows = 512;
+  RecallStream stream(model_, options);
+  stream.prefill(random_tokens(1040, kVocab, 16), nullptr);
+  decode_all(stream, random_tokens(64, kVocab, 14));
+  stream.settle();
+  const StreamMark mark = stream.mark();
+  options.audit_steps = 1;
+  RecallStream audited(model_, options, stream.copy_rows(0), mark.layers);
+  decode_all(audited, random_tokens(250, kVocab, 15));
+  const RecallReport report = audited.report();
+  std::printf("recall %ld of %ld, %.3f to %.3f; z %.2f and %.2f\n",
+              static_cast<long>(report.audit.found), static_cast<long>(report.audit.queries),
+              report.audit.lower, report.audit.upper, report.layers[0].calibration.z,
+              report.layers[1].calibration.z);
+  for (const RecallLayerReport& layer : report.layers) EXPECT_TRUE(layer.calibration.holds());
+  EXPECT_GT(report.audit.queries, 300);
+  EXPECT_GE(report.audit.found, report.audit.queries * 9 / 10);
 }
 
 // A target that is missed makes the stream calibrate again: here the answers change their kind.

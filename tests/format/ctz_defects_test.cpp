@@ -489,7 +489,7 @@ TEST_F(CtzRecallDefect, APartitionBeyondTheClosedRows) {
 TEST_F(CtzRecallDefect, SigmaThatIsNoNumber) {
   const float nan = std::nanf("");
   std::memcpy(tensor("sigma.0") + 40, &nan, sizeof(nan));
-  expect_refused("hold what is no number");
+  expect_refused("a value is no number");
 }
 TEST_F(CtzRecallDefect, ATargetThatIsNotThere) {
   const uint32_t row = 50;

@@ -13,7 +13,7 @@ namespace {
 
 // Bytes of a tensor; more than any file has if that overflows.
 uint64_t tensor_bytes(const GgufTensor& tensor) {
-  uint64_t n = tensor.type == 0 ? 4 : tensor.type == 1 ? 2 : 1;
+  uint64_t n = tensor.type == 0 || tensor.type == kTensorI32 ? 4 : tensor.type == 1 ? 2 : 1;
   for (const uint64_t dim : tensor.ne) {
     if (__builtin_mul_overflow(n, dim, &n)) return UINT64_MAX;
   }
