@@ -69,7 +69,10 @@ TEST_F(Rescore, RefusesContextsThatNothingScoredAsAWhole) {
             ErrorKind::kUnsupported);
 }
 
-// The prompt's queries see the same rows whether the text follows them or not.
+// The prompt's queries see the same rows whether the text follows them or not. Products of
+// quantised weights round their activations, which shows in another batch.
+constexpr float kQuantisedRounding = 0.02F;
+
 TEST(SmolLm2Queries, TextAndPromptTogetherAreAll) {
   CTXZIP_NEEDS_MODEL(kSmolLm2);
   const Model model = Model::load(model_path(kSmolLm2));
@@ -87,7 +90,7 @@ TEST(SmolLm2Queries, TextAndPromptTogetherAreAll) {
   int64_t n_of_prompt = 0;
   for (size_t pair = 0; pair < all.values.size(); ++pair) {
     const float expected = std::max(of_text.values[pair], of_prompt.values[pair]);
-    ASSERT_NEAR(all.values[pair], expected, 1e-4 * expected + 1e-9) << pair;
+    ASSERT_NEAR(all.values[pair], expected, kQuantisedRounding * expected + 1e-6) << pair;
     n_of_prompt += of_prompt.values[pair] > of_text.values[pair];
   }
   EXPECT_GT(n_of_prompt, 0);
