@@ -23,6 +23,9 @@ constexpr Allocation kAllocations[] = {Allocation::kGlobal, Allocation::kLayer,
                                        Allocation::kUniform, Allocation::kNative};
 
 bool needs_heads(Method method) { return method_traits(method).source == ScoreSource::kHeads; }
+bool needs_latent_rows(Method method) {
+  return method_traits(method).source == ScoreSource::kLatentRows;
+}
 
 // The first n rows of every head.
 Scores first_rows(const Scores& scores, int64_t n) {
@@ -149,7 +152,10 @@ TEST(Methods, KeepExactCountsUnderEveryAllocation) {
   const Model model = tiny();
   Zipper zipper = tiny_zipper(model, Method::kKvzip);
   for (const MethodInfo& info : zip_methods()) {
-    if (needs_heads(info.method) || info.method == Method::kKvzipPrompt) continue;
+    if (needs_heads(info.method) || needs_latent_rows(info.method) ||
+        info.method == Method::kKvzipPrompt) {
+      continue;
+    }
     for (const Allocation allocation : kAllocations) {
       // Of 1,200 pairs.
       for (const auto& [ratio, n_pairs] :
@@ -251,7 +257,7 @@ TEST(Methods, PartialInputsScoreTheWholeContext) {
 TEST(Methods, StreamOrSayThatTheyCannot) {
   const Model model = tiny();
   for (const MethodInfo& info : zip_methods()) {
-    if (needs_heads(info.method)) continue;
+    if (needs_heads(info.method) || needs_latent_rows(info.method)) continue;
     const ZipOptions options = {.budget = {.ratio = 0.25},
                                 .method = info.method,
                                 .allocation = Allocation::kNative,
