@@ -59,6 +59,14 @@ std::vector<std::pair<std::string, double>> experiment_variants(const Experiment
   return all;
 }
 
+std::vector<std::string> layer_names(const Model& model, const ExperimentOptions&) {
+  std::vector<std::string> names;
+  for (const int64_t layer : model.state()->hp.layers.global_layers()) {
+    names.push_back(fmt::format("layer {}", layer));
+  }
+  return names;
+}
+
 ExperimentRun prepare_experiment(const Model& model, const Experiment& experiment,
                                  const ExperimentOptions& given) {
   ExperimentOptions options = given;

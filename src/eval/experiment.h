@@ -53,6 +53,9 @@ struct ExperimentRun {
   RunPlan plan;
 };
 
+// "layer 1", ...: the attention layers.
+std::vector<std::string> layer_names(const Model& model, const ExperimentOptions& options);
+
 // Throws Error: kInvalidArgument (options), kUnsupported (a model that does not know the language
 // of the texts, or has no latent rows).
 ExperimentRun prepare_experiment(const Model& model, const Experiment& experiment,
@@ -72,5 +75,6 @@ std::vector<std::pair<std::string, double>> experiment_variants(const Experiment
 // The experiments.
 Experiment needle_experiment();
 Experiment row_experiment();
+Experiment recall_experiment();
 
 }  // namespace ctxzip::eval

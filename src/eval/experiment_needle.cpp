@@ -84,14 +84,14 @@ class NeedleRun {
   // Of the query at token `first`; the logits of each token say what comes after it.
   NeedleLoss loss(std::span<const float> logits, size_t first) const {
     const auto n_vocab = static_cast<size_t>(model_.state()->hp.n_vocab);
-    NeedleLoss loss{.found = true};
+    NeedleLoss loss{.nll = 0, .found = true, .output = {}};
     for (size_t at = first + kGivenTokens; at < first + kItemTokens; ++at) {
       const auto row = logits.subspan((at - 1) * n_vocab, n_vocab);
       const Token likeliest =
           static_cast<Token>(std::max_element(row.begin(), row.end()) - row.begin());
       loss.nll += token_nll(row, queries_[at]);
       loss.found &= likeliest == queries_[at];
-      loss.output += (loss.output.empty() ? "" : " ") + std::to_string(likeliest);
+      loss.output += fmt::format("{}{}", loss.output.empty() ? "" : " ", likeliest);
     }
     return loss;
   }

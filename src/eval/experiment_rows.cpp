@@ -49,14 +49,6 @@ void check_statistic(const std::string& name) {
        kStatisticNames);
 }
 
-std::vector<std::string> layer_names(const Model& model, const ExperimentOptions&) {
-  std::vector<std::string> names;
-  for (const int64_t layer : model.state()->hp.layers.global_layers()) {
-    names.push_back(fmt::format("layer {}", layer));
-  }
-  return names;
-}
-
 std::vector<AnswerRecord> run_statistics(const Model& model, const ExperimentOptions& options,
                                          int64_t number, const CancelToken* cancel) {
   Draw draw(options.seed, context_id(options, number));

@@ -5,7 +5,8 @@
 namespace ctxzip::eval {
 
 std::span<const Experiment> experiments() {
-  static const std::vector<Experiment> kExperiments = {needle_experiment(), row_experiment()};
+  static const std::vector<Experiment> kExperiments = {needle_experiment(), row_experiment(),
+                                                       recall_experiment()};
   return kExperiments;
 }
 

@@ -2,12 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "ctxzip/error.h"
+#include "eval/experiment.h"
 #include "eval/needle_text.h"
+#include "eval/report.h"
 #include "eval/row_selection.h"
 #include "eval/row_statistics.h"
+#include "support/engine_run.h"
+#include "support/tiny_model.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -138,6 +143,103 @@ TEST_F(RowStatistics, PagesAreFoundByTheirSpheres) {
   EXPECT_EQ(pages_found(set(3 * kPageRows), PageRadius::kMean, 1).hits, 0);
   EXPECT_EQ(pages_found(set(3 * kPageRows), PageRadius::kMean, 3).hits, 1);
   EXPECT_EQ(pages_found(set(3 * kPageRows), PageRadius::kLargest, 1).hits, 1);
+}
+
+// On the trained models, a short text each.
+class VestigeExperiment : public testing::Test {
+ protected:
+  static std::string model_file(const std::string& name) {
+    return test::data_path("../../models/vestige/vestige-" + name + ".gguf");
+  }
+  static const Experiment& find(std::string_view name) {
+    const auto all = experiments();
+    return *std::find_if(all.begin(), all.end(),
+                         [&](const Experiment& one) { return one.name == name; });
+  }
+  static std::vector<VariantSummary> run(const Model& model, std::string_view name,
+                                         const ExperimentOptions& options) {
+    const ExperimentRun run = prepare_experiment(model, find(name), options);
+    const std::string path = test::temp_path(std::string(name) + ".jsonl");
+    std::filesystem::remove(path);
+    RunLog log(path, run.header, run.plan, run.experiment.metrics);
+    execute_experiment(model, run, log, nullptr, [](int64_t) {});
+    EXPECT_EQ(read_run(path).n_contexts, options.n_contexts);  // what `ctxzip report` reads
+    return summarise(log.records(), run.experiment.metrics, 0);
+  }
+};
+
+TEST_F(VestigeExperiment, NeedlesArePairedWithTheFullCache) {
+  const Model model = Model::load(model_file("a1"));
+  const auto variants = run(model, "vestige-needle",
+                            {.methods = {"full", "sigma", "streaming-llm", "h2o-recent", "sigma-4"},
+                             .ratios = {0.125, 1},
+                             .length = 1024,
+                             .n_contexts = 2,
+                             .block_rows = 256});
+  ASSERT_EQ(variants.size(), 9u);
+  const auto mean = [](const VariantSummary& variant, size_t metric) {
+    return variant.metrics[metric].mean;
+  };
+  EXPECT_EQ(mean(variants[0], 0), 1);  // intact
+  EXPECT_EQ(mean(variants[0], 2), 0);  // delta_nll
+  EXPECT_EQ(variants[0].n_questions, 16);
+  EXPECT_GE(mean(variants[1], 0), 0.9);
+  EXPECT_LE(mean(variants[3], 0), 0.4);
+  // 128 rows of 1,024 and four sinks in each of two layers.
+  EXPECT_EQ(variants[1].kv_bytes, 2 * (128 + 4) * 80 * 2);
+  for (const size_t all : {2u, 4u, 6u, 8u}) EXPECT_NEAR(mean(variants[all], 2), 0, 1e-3);
+}
+
+TEST_F(VestigeExperiment, RotatedRowsAreAControl) {
+  const Model model = Model::load(model_file("b1"));
+  const auto variants =
+      run(model, "vestige-needle",
+          {.methods = {"full", "sigma"}, .ratios = {0.125}, .length = 512, .n_contexts = 1});
+  EXPECT_EQ(variants.size(), 2u);
+}
+
+TEST_F(VestigeExperiment, RecallSeesWhatEvictionLost) {
+  const Model model = Model::load(model_file("a1"));
+  const auto variants = run(model, "vestige-recall",
+                            {.methods = {"evicted", "recall-sound"},
+                             .ratios = {0.03125},
+                             .length = 1024,
+                             .n_contexts = 1,
+                             .block_rows = 256});
+  ASSERT_EQ(variants.size(), 2u);
+  const auto& evicted = variants[0].metrics;
+  const auto& sound = variants[1].metrics;
+  EXPECT_EQ(evicted[2].mean, 0);              // recalled
+  EXPECT_EQ(evicted[1].mean, sound[1].mean);  // hard
+  EXPECT_EQ(sound[2].mean, sound[1].mean);    // all of them
+  EXPECT_EQ(sound[0].mean, 1);                // seen
+  EXPECT_LE(sound[6].mean, evicted[6].mean);  // missed mass
+  EXPECT_LT(evicted[5].mean, sound[5].mean);  // read
+}
+
+TEST_F(VestigeExperiment, RowsOfEveryLayer) {
+  const Model model = Model::load(model_file("a1"));
+  const auto variants = run(model, "vestige-rows", {.length = 512, .n_contexts = 1});
+  ASSERT_EQ(variants.size(), 5u);
+  for (const VariantSummary& variant : variants) {
+    EXPECT_EQ(variant.n_questions, 2);
+    EXPECT_GE(variant.metrics[0].mean, 0);
+    EXPECT_LE(variant.metrics[0].mean, 1);
+  }
+}
+
+TEST_F(VestigeExperiment, RefusesWhatItCannotRun) {
+  const Model model = Model::load(model_file("a1"));
+  const auto refused = [&](const ExperimentOptions& options) {
+    EXPECT_THROW(prepare_experiment(model, find("vestige-needle"), options), Error);
+  };
+  refused({.methods = {"sigmas"}});
+  refused({.methods = {"sigma", "sigma"}});
+  refused({.ratios = {0}});
+  refused({.length = 1 << 20});
+  const std::string other = test::temp_path("other.gguf");
+  test::write_tiny_model({.architecture = "kimi-linear", .n_vocab = 300}, other);
+  EXPECT_THROW(prepare_experiment(Model::load(other), find("vestige-needle"), {}), Error);
 }
 
 }  // namespace

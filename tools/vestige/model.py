@@ -102,14 +102,18 @@ class DeltaAttention(nn.Module):
         super().__init__()
         self.s = s
         inner = s.n_head * s.delta
-        self.q, self.k, self.v = (matrix(s.n_embd, inner) for _ in range(3))
-        taps = lambda: nn.Parameter(torch.randn(inner, 1, s.n_tap) * 0.1 + torch.tensor([0.2] * (s.n_tap - 1) + [0.8]))
-        self.conv_q, self.conv_k, self.conv_v = taps(), taps(), taps()
+        # Starts as a short convolution, head h looking h tokens back: queries are keys, and states fade at once.
+        self.q, self.v = matrix(s.n_embd, inner), matrix(s.n_embd, inner)
+        self.k = nn.Parameter(self.q.detach().clone())
+        now, back = torch.zeros(inner, 1, s.n_tap), torch.zeros(inner, 1, s.n_tap)
+        now[..., -1] = 1
+        for channel in range(inner): back[channel, 0, -1 - channel // s.delta % s.n_tap] = 1
+        self.conv_q, self.conv_k, self.conv_v = nn.Parameter(now), nn.Parameter(now.clone()), nn.Parameter(back)
         self.f_a, self.f_b = matrix(s.n_embd, s.delta), matrix(s.delta, inner, 0.1)
         self.g_a, self.g_b = matrix(s.n_embd, s.delta), matrix(s.delta, inner)
         self.beta = matrix(s.n_embd, s.n_head)
-        self.a_log = nn.Parameter(torch.linspace(-1.5, 0.5, s.n_head))
-        self.dt_bias = nn.Parameter(torch.full((inner,), -1.0))
+        self.a_log = nn.Parameter(torch.linspace(0.5, 2.0, s.n_head))
+        self.dt_bias = nn.Parameter(torch.full((inner,), 0.5))
         self.norm = Norm(s.delta, s.epsilon)
         self.out = matrix(inner, s.n_embd, 0.5)
 

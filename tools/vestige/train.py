@@ -14,7 +14,7 @@ from optimiser import optimisers
 
 SHAPES = {"a": Shape(), "b": Shape(rotary=True), "c": Shape(kinds="ggg", rotary=True)}
 # (steps, sequences, tokens, most needles, queries)
-STAGES = [(800, 32, 64, 4, 4), (700, 16, 128, 8, 8), (600, 8, 384, 12, 8), (250, 4, 1024, 16, 12)]
+STAGES = [(500, 32, 64, 4, 4), (400, 16, 128, 8, 8), (500, 8, 384, 12, 8), (200, 4, 1024, 16, 12)]
 ANSWER_WEIGHT = 4.0
 
 
