@@ -18,9 +18,9 @@
 namespace ctxzip::eval {
 
 struct ExperimentOptions {
-  std::vector<std::string> methods;  // empty: the experiment's own
-  std::vector<double> ratios;        // shares of rows to keep; empty: the experiment's own
-  int64_t length = 2048;             // tokens of a text
+  std::vector<std::string> methods = {};  // empty: the experiment's own
+  std::vector<double> ratios = {};        // shares of rows to keep; empty: the experiment's own
+  int64_t length = 2048;                  // tokens of a text
   int64_t n_contexts = 16;
   int64_t n_needles = 8;
   int64_t block_rows = 512;  // that sigma is made in

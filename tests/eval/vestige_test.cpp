@@ -37,8 +37,11 @@ TEST(NeedleText, NeedlesLieWhereTheySay) {
     keys.insert(needle.query[1]);
     places.insert(needle.place);
     const int64_t in_block = needle.first % 512;
-    if (needle.place == "block start") EXPECT_LE(in_block, 12);
-    if (needle.place == "block end") EXPECT_GE(in_block, 512 - 16);
+    if (needle.place == "block start") {
+      EXPECT_LE(in_block, 12);
+    } else if (needle.place == "block end") {
+      EXPECT_GE(in_block, 512 - 16);
+    }
   }
   EXPECT_EQ(keys.size(), 8u);  // without replacement
   EXPECT_EQ(places, (std::set<std::string>{"anywhere", "block end", "block start", "pair"}));

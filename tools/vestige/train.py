@@ -4,7 +4,8 @@
 
 a: [delta, latent] x 2, branch not rotated (kimi-linear); b: the same with a rotated branch (kimi-linear-rope);
 c: three latent layers, rotated (deepseek2). Data depend on the seed alone, so a and b of one seed see the same text.
-Writes FOLDER/NAME-sSEED.pt and .json (loss curve, needles found). Needs torch and numpy.
+Writes FOLDER/NAME-sSEED.pt after every stage and, at the end, .json (loss curve, needles found). A model needs 20 to
+30 minutes of one core. Needs torch and numpy.
 """
 import argparse, json, os, time
 import numpy as np, torch, torch.nn.functional as F
