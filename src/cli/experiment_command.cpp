@@ -50,6 +50,10 @@ std::string table(const eval::ExperimentRun& run,
 }
 
 int run(const eval::Experiment& experiment, const ExperimentFlags& flags) {
+  if (!flags.model.model) {
+    throw CLI::ValidationError(
+        "-m", "a model trained on such texts is expected: `ctxzip model list` shows vestige-...");
+  }
   ProgressBar bar;
   bar.status("loading the model");
   const Model model = load_model(model_path(flags.model.model), flags.model.load);
@@ -111,10 +115,10 @@ Run add_experiment(CLI::App& app, const eval::Experiment& experiment) {
   add_integer(
       app, "--seed", {}, [&](int64_t n) { run_options.seed = static_cast<uint64_t>(n); },
       "Seed of the texts (default: 0)");
-  add_model_options(app, flags->model, "a GGUF file of models/vestige");
+  add_model_options(app, flags->model, "none");
   add_output_options(app, flags->output);
   app.footer(
-      fmt::format("Example:\n  ctxzip eval {0} -m models/vestige/vestige-a1.gguf --length 2048 "
+      fmt::format("Example:\n  ctxzip eval {0} -m vestige-a1 --length 2048 "
                   "--out run.jsonl\nWhat is measured: docs/eval.md, docs/results-vestigekv.md",
                   experiment.name));
   return [flags, &experiment] { return run(experiment, *flags); };

@@ -14,24 +14,37 @@
 namespace ctxzip::eval {
 namespace {
 
+// Needles that calibrate, for one that is measured.
+constexpr int64_t kCalibrating = 2;
+
 constexpr const char* kRecallNames =
-    "recall, recall-N (sketch rank N, a multiple of 8), recall-sound, evicted (no recall)";
+    "recall, recall-N (sketch rank N, a multiple of 8), recall-topN (N rows at most for a head), "
+    "recall-sound, evicted (no recall)";
+
+// The positive number that all of `text` is.
+std::optional<int64_t> number_in(std::string_view text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
+  return number;
+}
 
 // Nothing for a name that is none of kRecallNames.
 std::optional<RecallOptions> find_policy(std::string_view name) {
   RecallOptions policy;
   policy.recall = name != "evicted";
   policy.sound = name == "recall-sound";
-  constexpr std::string_view kRank = "recall-";
   if (name == "recall" || policy.sound || !policy.recall) return policy;
-  if (!name.starts_with(kRank)) return std::nullopt;
-  name.remove_prefix(kRank.size());
-  const auto [end, error] =
-      std::from_chars(name.data(), name.data() + name.size(), policy.sketch_rank);
-  if (error != std::errc() || end != name.data() + name.size() || policy.sketch_rank < 1) {
-    return std::nullopt;
+  for (const auto& [prefix, target] :
+       {std::pair{std::string_view("recall-top"), &policy.top_per_head},
+        std::pair{std::string_view("recall-"), &policy.sketch_rank}}) {
+    if (!name.starts_with(prefix)) continue;
+    const auto number = number_in(name.substr(prefix.size()));
+    if (!number) return std::nullopt;
+    *target = *number;
+    return policy;
   }
-  return policy;
+  return std::nullopt;
 }
 
 void check_policy(const std::string& name) {
@@ -53,19 +66,19 @@ std::vector<double> scores_of(const RecallCounts& counts, int64_t n_rows) {
           counts.holds ? 1.0 : 0.0};
 }
 
-// Twice as many needles as are measured: the queries of the first half calibrate.
+// Three times as many needles as are measured: the queries of the first two thirds calibrate.
 std::vector<AnswerRecord> run_recall(const Model& model, const ExperimentOptions& options,
                                      int64_t number, const CancelToken* cancel) {
   Draw draw(options.seed, context_id(options, number));
   NeedleText text = make_needle_text({.n_tokens = options.length,
-                                      .n_needles = 2 * options.n_needles,
+                                      .n_needles = (kCalibrating + 1) * options.n_needles,
                                       .n_distractors = options.n_needles,
                                       .block_rows = options.block_rows},
                                      draw);
   for (const Needle& needle : text.needles) {
     text.tokens.insert(text.tokens.end(), needle.query.begin(), needle.query.end());
   }
-  const int64_t first_measured = options.length + options.n_needles * kItemTokens;
+  const int64_t first_measured = options.length + kCalibrating * options.n_needles * kItemTokens;
   const TextCapture capture = capture_text(model, text.tokens, cancel);
   const std::vector<std::string> names = layer_names(model, options);
   std::vector<AnswerRecord> records;

@@ -22,5 +22,5 @@ for model in "$@"; do
     full,sigma,sigma-row,sigma-content,streaming-llm --ratios 0.125,0.03125,0.0078125
   run rows-2048 vestige-rows --length 2048 -n 16
   run recall-2048 vestige-recall --length 2048 --block 256 -n 16 --methods \
-    evicted,recall,recall-16,recall-32,recall-sound --ratios 0.125,0.03125,0.0078125
+    evicted,recall,recall-16,recall-32,recall-top16,recall-sound --ratios 0.125,0.03125,0.0078125
 done
