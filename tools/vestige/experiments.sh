@@ -13,7 +13,7 @@ for model in "$@"; do
   run() {  # NAME EXPERIMENT FLAGS...
     local log=$out/$name-$1.jsonl experiment=$2
     shift 2
-    "$ctxzip" eval "$experiment" -m "$model" --out "$log" "$@" > /dev/null
+    "$ctxzip" eval "$experiment" -m "$model" -t 1 --out "$log" "$@" > /dev/null
   }
   widths=sigma-2,sigma-4,sigma-8,sigma-12
   run needle-2048 vestige-needle --length 2048 --block 256 -n 16 --methods \

@@ -110,7 +110,8 @@ def main():
     model = Model(saved["shape"])
     model.load_state_dict(saved["state"])
     round_matrices(model)
-    title = "VestigeKV " + os.path.splitext(os.path.basename(arguments.trained))[0].upper()
+    name = os.path.splitext(os.path.basename(arguments.gguf))[0]
+    title = "VestigeKV " + name.removeprefix("vestige-").upper()
     write(model, arguments.gguf, title)
     if arguments.golden:
         with open(arguments.golden, "w") as file: json.dump(golden(model), file)

@@ -1,11 +1,11 @@
 """Markdown tables from the logs of experiments.sh.
 
-    python tools/vestige/tables.py docs/results/vestige/*.jsonl
+    python tools/vestige/tables.py docs/results/vestige/*.jsonl.gz
 
 One table a model and experiment: means over questions, for the first metric of 0 and 1 with its exact 95% interval
 (Clopper and Pearson).
 """
-import json, sys
+import gzip, json, sys
 from collections import defaultdict
 from math import exp, lgamma, log, log1p
 
@@ -34,7 +34,8 @@ def interval(hits, n):
 
 def main():
     for path in sys.argv[1:]:
-        lines = [json.loads(line) for line in open(path)]
+        with gzip.open(path, "rt") if path.endswith(".gz") else open(path) as file:
+            lines = [json.loads(line) for line in file]
         header, records = lines[0], lines[1:]
         metrics = header["metrics"]
         groups = defaultdict(list)

@@ -46,7 +46,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", default=".")
     parser.add_argument("--rate", type=float, default=0.02)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the steps of every stage")
+    parser.add_argument("--stages", type=int, default=len(STAGES), help="stop after so many, the rate as if all came")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(arguments.seed)
@@ -54,13 +54,12 @@ def main():
     model = Model(SHAPES[arguments.name])
     n_weights = sum(p.numel() for p in model.parameters())
     pair = optimisers(model, arguments.rate)
-    stages = [(int(n * arguments.scale), *rest) for n, *rest in STAGES]
-    total, step, start = sum(stage[0] for stage in stages), 0, time.time()
+    total, step, start = sum(stage[0] for stage in STAGES), 0, time.time()
     path = os.path.join(arguments.out, f"{arguments.name}-s{arguments.seed}")
     log = {"model": arguments.name, "seed": arguments.seed, "parameters": n_weights, "rate": arguments.rate,
-           "stages": stages, "curve": []}
+           "stages": STAGES[:arguments.stages], "curve": []}
     sums = np.zeros(3)
-    for n_step, n_sequence, n_token, most, n_query in stages:
+    for n_step, n_sequence, n_token, most, n_query in STAGES[:arguments.stages]:
         for _ in range(n_step):
             share = min(1, (step + 1) / 50, 1.02 - step / total)
             for optimiser, rate in pair:
