@@ -26,6 +26,9 @@ enum class Method : uint8_t {
   kExpectedAttention,
   kKnorm,
   kRandom,
+  kSigma,  // the next three need latent rows that are not rotated
+  kSigmaContent,
+  kSigmaRow,
   kHeadsDuo,  // the last two need ZipOptions::heads
   kHeadsDrop,
 };

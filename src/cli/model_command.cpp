@@ -18,6 +18,7 @@
 #include "cli/model_index.h"
 #include "cli/model_locator.h"
 #include "cli/standard_output.h"
+#include "core/fail.h"
 #include "ctxzip/error.h"
 
 namespace ctxzip::cli {
@@ -99,6 +100,10 @@ int run_fetch(const std::vector<std::string>& names, const OutputOptions& output
   for (const CatalogueModel* const entry : entries) {
     const bool there = entry->installed();
     const std::string path = entry->path().string();
+    if (!there && entry->with_source()) {
+      fail(ErrorKind::kNotFound, "{} comes with ctxzip's source code ({}), not in a package",
+           entry->name, path);
+    }
     if (there) {
       if (!output.json) print_out(fmt::format("{}: already there, {}\n", entry->name, path));
     } else {

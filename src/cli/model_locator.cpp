@@ -76,6 +76,11 @@ std::optional<Model> find_model(const std::string& fingerprint, const ModelOptio
 std::string model_path(const std::optional<std::string>& given) {
   const CatalogueModel* const entry = given ? find_in_catalogue(*given) : &default_model();
   if (entry != nullptr) {
+    if (!entry->installed() && entry->with_source()) {
+      fail(ErrorKind::kNotFound,
+           "model {} comes with ctxzip's source code, but {} is not there: give its file with -m",
+           entry->name, entry->path().string());
+    }
     if (!entry->installed()) {
       fail(ErrorKind::kNotFound, "the {}model {} is not installed: run `ctxzip model fetch {}`{}",
            given ? "" : "default ", entry->name, entry->name,

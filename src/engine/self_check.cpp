@@ -15,13 +15,6 @@ constexpr int64_t kTokensPerPlace = 512;
 constexpr int64_t kMaxPlaces = 4;
 constexpr int64_t kShortestSentence = 8;
 
-double token_nll(std::span<const float> logits, Token token) {
-  const float top = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - top));
-  return std::log(sum) - static_cast<double>(logits[static_cast<size_t>(token)] - top);
-}
-
 Probe repeat_probe(const RepeatPrompts& prompts, const std::vector<Token>& context, int64_t begin) {
   const int64_t end = std::min(static_cast<int64_t>(context.size()), begin + kProbeTokens);
   ReconstructionPass pass = reconstruction_pass(prompts, context, begin, end);
@@ -56,6 +49,13 @@ std::optional<Probe> cloze_probe(const Tokenizer& tokenizer, const PromptLayout&
 }
 
 }  // namespace
+
+double token_nll(std::span<const float> logits, Token token) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit - top));
+  return std::log(sum) - static_cast<double>(logits[static_cast<size_t>(token)] - top);
+}
 
 int64_t SelfCheckProbes::tokens() const {
   int64_t n = 0;

@@ -36,6 +36,9 @@ struct SelfCheckProbes {
 SelfCheckProbes self_check_probes(const Tokenizer& tokenizer, const PromptLayout& layout,
                                   const std::vector<Token>& context);
 
+// Negative log-likelihood of a token under logits (n_vocab), nats.
+double token_nll(std::span<const float> logits, Token token);
+
 // Negative log-likelihood of scored tokens.
 struct NllSum {
   double nats = 0;

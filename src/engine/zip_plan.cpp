@@ -80,20 +80,11 @@ void check_heads(const HeadScores& heads, const detail::ModelState& model) {
 }
 
 // Latent attention has one row for keys and values, in a space of its own.
-void refuse_unsupported(const detail::ModelState& model, const ZipOptions& options) {
-  if (model.hp.latent.content == 0) return;
-  if (options.kv != KvType::kF16) {
-    fail(ErrorKind::kUnsupported,
-         "rows of latent attention (architecture '{}') are not quantised: use f16 rows",
-         model.hp.architecture);
-  }
-  const MethodTraits& method = method_traits(options.method);
-  if (method.source == ScoreSource::kQueryMoments ||
-      method.recon.score == ReconScore::kNormalised) {
-    fail(ErrorKind::kUnsupported,
-         "method {} needs keys and values of heads: latent attention (architecture '{}') has none",
-         method_name(options.method), model.hp.architecture);
-  }
+void refuse_quantised(const detail::ModelState& model, const ZipOptions& options) {
+  if (model.hp.latent.content == 0 || options.kv == KvType::kF16) return;
+  fail(ErrorKind::kUnsupported,
+       "rows of latent attention (architecture '{}') are not quantised: use f16 rows",
+       model.hp.architecture);
 }
 
 // The passes start at the end of the context, so context, prompt and chunk share the trained
@@ -120,6 +111,24 @@ int64_t fit_chunk(const detail::ModelState& model, const ZipPlan& plan, const Zi
 }
 
 }  // namespace
+
+void check_method(const detail::ModelState& model, Method which) {
+  const Hyperparameters& hp = model.hp;
+  const MethodTraits& method = method_traits(which);
+  const bool latent = hp.latent.content > 0;
+  if (method.source == ScoreSource::kLatentRows && (!latent || hp.rotary)) {
+    fail(ErrorKind::kUnsupported,
+         "method {} ranks rows of latent attention without rotation (kimi-linear): architecture "
+         "'{}' has {}; use another method",
+         method.info.name, hp.architecture, latent ? "rotated rows" : "no latent rows");
+  }
+  if (latent && (method.source == ScoreSource::kQueryMoments ||
+                 method.recon.score == ReconScore::kNormalised)) {
+    fail(ErrorKind::kUnsupported,
+         "method {} needs keys and values of heads: latent attention (architecture '{}') has none",
+         method.info.name, hp.architecture);
+  }
+}
 
 ContextSize context_size(const detail::ModelState& model, const ZipPlan& plan,
                          const ZipOptions& options) {
@@ -162,7 +171,8 @@ ZipPlan plan_zip(const detail::ModelState& model, std::string_view text,
 ZipPlan plan_zip(const detail::ModelState& model, PromptLayout layout, std::vector<Token> context,
                  const ZipOptions& options) {
   check_options(options);
-  refuse_unsupported(model, options);
+  check_method(model, options.method);
+  refuse_quantised(model, options);
   if (context.empty())
     fail(ErrorKind::kInvalidArgument, "the context has no tokens: there is nothing to zip");
   if (options.heads != nullptr) check_heads(*options.heads, model);

@@ -31,6 +31,9 @@ std::optional<RowType> stored_type(KvType kv);
 ContextSize context_size(const detail::ModelState& model, const ZipPlan& plan,
                          const ZipOptions& options);
 
+// Throws Error{kUnsupported} for a method that this model's rows do not allow.
+void check_method(const detail::ModelState& model, Method method);
+
 // Contexts below this are kept whole.
 constexpr int64_t kShortestCompressed = 32;
 

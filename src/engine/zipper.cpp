@@ -7,6 +7,7 @@
 #include "ctxzip/heads.h"
 #include "engine/passes.h"
 #include "engine/prompts.h"
+#include "score/branch_sigma.h"
 #include "score/expected_attention.h"
 #include "score/knorm.h"
 #include "score/output_norms.h"
@@ -113,6 +114,13 @@ Scores Zipper::place_scores(Method method) const {
   }
   if (method == Method::kStreamingLlm) {
     return streaming_llm_scores(shape.n_layer, shape.n_kv_head, n_context, plan_.n_prefix());
+  }
+  if (method_traits(method).source == ScoreSource::kLatentRows) {
+    const RowPart part = method == Method::kSigma          ? RowPart::kBranch
+                         : method == Method::kSigmaContent ? RowPart::kContent
+                                                           : RowPart::kWhole;
+    return sigma_scores(full_, state().hp.latent.content, part, kSigmaBlockRows, plan_.n_prefix(),
+                        n_context);
   }
   CHECK(method == Method::kKnorm);
   Scores scores = filled_scores(shape.n_layer, shape.n_kv_head, n_context, 0);

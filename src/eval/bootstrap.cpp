@@ -1,10 +1,12 @@
 #include "eval/bootstrap.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
 #include "eval/draw.h"
+#include "recall/audit.h"
 
 namespace ctxzip::eval {
 namespace {
@@ -48,6 +50,11 @@ std::optional<Interval> bootstrap_interval(std::span<const Share> shares, uint64
   if (ratios.empty()) return std::nullopt;
   std::sort(ratios.begin(), ratios.end());
   return Interval{quantile(ratios, 0.025), quantile(ratios, 0.975)};
+}
+
+Interval exact_interval(int64_t hits, int64_t n) {
+  const ProportionLimits limits = clopper_pearson(hits, n);
+  return {.low = limits.lower, .high = limits.upper};
 }
 
 }  // namespace ctxzip::eval

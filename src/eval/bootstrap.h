@@ -32,4 +32,8 @@ std::optional<double> ratio_of_sums(std::span<const Share> shares);
 std::optional<Interval> bootstrap_interval(std::span<const Share> shares, uint64_t seed,
                                            int n_resamples = kResamples);
 
+// The exact 95% interval of a proportion, `hits` of n independent trials (Clopper and Pearson,
+// 1934).
+Interval exact_interval(int64_t hits, int64_t n);
+
 }  // namespace ctxzip::eval

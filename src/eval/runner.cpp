@@ -169,6 +169,9 @@ std::vector<Variant> variants(const RunOptions& options) {
 EvalRun prepare_run(const Model& model, const Task& task, const std::string& data_path,
                     const RunOptions& options) {
   check_options(options);
+  for (const EvalMethod* method : options.methods) {
+    if (method->scores) check_method(*model.state(), *method->scores);
+  }
   DataRequest request{.path = data_path,
                       .filler = options.filler,
                       .lengths = options.lengths,

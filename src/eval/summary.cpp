@@ -50,6 +50,21 @@ std::vector<Sum> sums(const VariantRecords& variant, size_t metric) {
   return all;
 }
 
+// Where every score of a variant is 0 or 1.
+std::optional<Interval> exact_interval_of(const VariantRecords& variant, size_t metric) {
+  int64_t hits = 0;
+  int64_t n = 0;
+  for (const auto& context : variant.contexts) {
+    for (const AnswerRecord* record : context) {
+      const double score = record->scores.at(metric);
+      if (score != 0 && score != 1) return std::nullopt;
+      hits += score == 1 ? 1 : 0;
+      ++n;
+    }
+  }
+  return exact_interval(hits, n);
+}
+
 MetricSummary summarise_metric(const VariantRecords& variant, const VariantRecords* full,
                                size_t metric, const std::string& name, uint64_t seed) {
   MetricSummary summary{.name = name};
@@ -58,6 +73,7 @@ MetricSummary summarise_metric(const VariantRecords& variant, const VariantRecor
   for (const Sum& sum : own) shares.push_back({sum.score, sum.n});
   summary.mean = ratio_of_sums(shares).value_or(0);
   summary.interval = bootstrap_interval(shares, seed);
+  summary.exact = exact_interval_of(variant, metric);
   if (full == nullptr) return summary;
   // Every variant of a run is asked the same questions of the same contexts, in the same order.
   const std::vector<Sum> of_full = sums(*full, metric);
@@ -128,6 +144,7 @@ Json to_json(const VariantSummary& summary) {
     metrics[metric.name] = {
         {"mean", metric.mean},
         {"interval", interval_json(metric.interval)},
+        {"exact_interval", interval_json(metric.exact)},
         {"relative", metric.relative ? Json(*metric.relative) : Json(nullptr)},
         {"relative_interval", interval_json(metric.relative_interval)},
     };

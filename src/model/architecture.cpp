@@ -4,9 +4,10 @@ namespace ctxzip {
 namespace {
 
 constexpr const Architecture* kArchitectures[] = {
-    &kLlamaArchitecture,     &kQwen2Architecture,      &kQwen3Architecture,
-    &kQwen3MoeArchitecture,  &kGemma3Architecture,     &kSmolLm3Architecture,
-    &kDeepseek2Architecture, &kKimiLinearArchitecture, &kGraniteHybridArchitecture};
+    &kLlamaArchitecture,        &kQwen2Architecture,      &kQwen3Architecture,
+    &kQwen3MoeArchitecture,     &kGemma3Architecture,     &kSmolLm3Architecture,
+    &kDeepseek2Architecture,    &kKimiLinearArchitecture, &kKimiLinearRopeArchitecture,
+    &kGraniteHybridArchitecture};
 
 }  // namespace
 

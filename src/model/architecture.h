@@ -48,6 +48,7 @@ extern const Architecture kDeepseek2Architecture;
 extern const Architecture kGemma3Architecture;
 extern const Architecture kGraniteHybridArchitecture;
 extern const Architecture kKimiLinearArchitecture;
+extern const Architecture kKimiLinearRopeArchitecture;
 extern const Architecture kLlamaArchitecture;
 extern const Architecture kQwen2Architecture;
 extern const Architecture kQwen3Architecture;

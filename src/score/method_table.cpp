@@ -23,6 +23,10 @@ constexpr MethodTraits kvzip(Method method, std::string_view name, std::string_v
           .streams = recon.input == ReconInput::kFull};
 }
 
+constexpr MethodTraits sigma(Method method, std::string_view name, std::string_view summary) {
+  return {.info = {method, name, summary}, .source = ScoreSource::kLatentRows, .scores_of = method};
+}
+
 constexpr std::array kTraits{
     kvzip(Method::kKvzip, "kvzip", "largest attention while the text is repeated", {}),
     kvzip(Method::kKvzipPlus, "kvzip-plus", "KVzip with norms of hidden states and values",
@@ -70,6 +74,9 @@ constexpr std::array kTraits{
                  .source = ScoreSource::kPlaces,
                  .scores_of = Method::kRandom,
                  .streams = true},
+    sigma(Method::kSigma, "sigma", "VestigeKV's: branches that change fast"),
+    sigma(Method::kSigmaContent, "sigma-content", "the same of contents: a comparison"),
+    sigma(Method::kSigmaRow, "sigma-row", "the same of whole rows: a comparison"),
     MethodTraits{.info = {Method::kHeadsDuo, "heads-duo",
                           "head scores: low heads keep first and recent tokens"},
                  .source = ScoreSource::kHeads,

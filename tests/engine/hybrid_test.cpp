@@ -219,6 +219,7 @@ TEST(HybridFiles, RotaryOrNotIsKnown) {
   };
   EXPECT_TRUE(rotary({.architecture = "deepseek2"}));
   EXPECT_FALSE(rotary({.architecture = "kimi-linear"}));
+  EXPECT_TRUE(rotary({.architecture = "kimi-linear-rope"}));
   EXPECT_FALSE(rotary({.architecture = "granitehybrid", .rotary = false}));
   EXPECT_TRUE(rotary({.architecture = "granitehybrid", .rotary = true}));
 }

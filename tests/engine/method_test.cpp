@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -9,6 +10,8 @@
 #include "engine/golden.h"
 #include "engine/stream_zip.h"
 #include "engine/zipper.h"
+#include "recall/sigma.h"
+#include "score/branch_sigma.h"
 #include "score/method_table.h"
 #include "score/prefill_attention.h"
 #include "score/streaming_llm.h"
@@ -23,6 +26,9 @@ constexpr Allocation kAllocations[] = {Allocation::kGlobal, Allocation::kLayer,
                                        Allocation::kUniform, Allocation::kNative};
 
 bool needs_heads(Method method) { return method_traits(method).source == ScoreSource::kHeads; }
+bool needs_latent_rows(Method method) {
+  return method_traits(method).source == ScoreSource::kLatentRows;
+}
 
 // The first n rows of every head.
 Scores first_rows(const Scores& scores, int64_t n) {
@@ -149,7 +155,10 @@ TEST(Methods, KeepExactCountsUnderEveryAllocation) {
   const Model model = tiny();
   Zipper zipper = tiny_zipper(model, Method::kKvzip);
   for (const MethodInfo& info : zip_methods()) {
-    if (needs_heads(info.method) || info.method == Method::kKvzipPrompt) continue;
+    if (needs_heads(info.method) || needs_latent_rows(info.method) ||
+        info.method == Method::kKvzipPrompt) {
+      continue;
+    }
     for (const Allocation allocation : kAllocations) {
       // Of 1,200 pairs.
       for (const auto& [ratio, n_pairs] :
@@ -251,7 +260,7 @@ TEST(Methods, PartialInputsScoreTheWholeContext) {
 TEST(Methods, StreamOrSayThatTheyCannot) {
   const Model model = tiny();
   for (const MethodInfo& info : zip_methods()) {
-    if (needs_heads(info.method)) continue;
+    if (needs_heads(info.method) || needs_latent_rows(info.method)) continue;
     const ZipOptions options = {.budget = {.ratio = 0.25},
                                 .method = info.method,
                                 .allocation = Allocation::kNative,
@@ -266,6 +275,53 @@ TEST(Methods, StreamOrSayThatTheyCannot) {
       EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
       EXPECT_FALSE(method_traits(info.method).streams) << info.name;
       EXPECT_NE(std::string(error.what()).find(info.name), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Sigma, BlocksAreLowPassedAlone) {
+  // Two blocks of 64 and a rest that is too short for a block of its own.
+  constexpr int64_t kDim = 3;
+  std::vector<float> values(160 * kDim);
+  for (size_t at = 0; at < values.size(); ++at) {
+    values[at] = std::sin(0.7f * static_cast<float>(at)) + (at / kDim == 100 ? 5.0f : 1.0f);
+  }
+  std::vector<float> found(160);
+  block_sigma(values, kDim, 64, found);
+  std::vector<float> expected(160);
+  const auto part = [&](auto& list, size_t begin, size_t n) {
+    return std::span(list).subspan(begin, n);
+  };
+  LowPass(64, 1).sigma(part(values, 0, 64 * kDim), kDim, part(expected, 0, 64));
+  LowPass(96, 1).sigma(part(values, 64 * kDim, 96 * kDim), kDim, part(expected, 64, 96));
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(std::max_element(found.begin(), found.end()) - found.begin(), 100);
+}
+
+TEST(Sigma, RanksUnrotatedLatentRowsOnly) {
+  const auto load = [](const TinyModel& tiny) {
+    const std::string path = temp_path("sigma.gguf");
+    write_tiny_model(tiny, path);
+    return Model::load(path, {.n_threads = 2});
+  };
+  const ZipOptions options = {.method = Method::kSigma, .self_check = false};
+  const std::vector<Token> tokens = random_tokens(200, 256, 3);
+  const Model model = load({.architecture = "kimi-linear"});
+  for (const Method method : {Method::kSigma, Method::kSigmaContent, Method::kSigmaRow}) {
+    Zipper zipper(model, plan_zip(*model.state(), {}, tokens, options), options);
+    zipper.prefill();
+    const KeepSet kept = zipper.select(method, {.ratio = 0.1}, Allocation::kUniform);
+    EXPECT_EQ(kept.pairs_kept(), 2 * 20);
+    for (const auto& rows : kept.rows) EXPECT_EQ(rows[3], 3u);  // the sinks
+  }
+  for (const char* other : {"kimi-linear-rope", "deepseek2", "llama"}) {
+    const Model refused = load({.architecture = other});
+    try {
+      plan_zip(*refused.state(), {}, tokens, options);
+      ADD_FAILURE() << other;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+      EXPECT_NE(std::string(error.what()).find("without rotation"), std::string::npos);
     }
   }
 }

@@ -60,5 +60,19 @@ TEST(Bootstrap, CoversTheTrueValue) {
   EXPECT_LE(n_covered, 0.99 * kExperiments);
 }
 
+// Against tables of Clopper and Pearson's limits.
+TEST(ExactInterval, KnownLimits) {
+  const auto expect = [](int64_t hits, int64_t n, double low, double high) {
+    const Interval interval = exact_interval(hits, n);
+    EXPECT_NEAR(interval.low, low, 5e-5) << hits << " of " << n;
+    EXPECT_NEAR(interval.high, high, 5e-5) << hits << " of " << n;
+  };
+  expect(0, 10, 0, 0.3085);
+  expect(10, 10, 0.6915, 1);
+  expect(5, 10, 0.1871, 0.8129);
+  expect(95, 100, 0.8872, 0.9836);
+  expect(1, 1, 0.025, 1);
+}
+
 }  // namespace
 }  // namespace ctxzip::eval

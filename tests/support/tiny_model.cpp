@@ -77,11 +77,11 @@ class Writer {
 };
 
 bool is_latent(const TinyModel& model) {
-  return model.architecture == "deepseek2" || model.architecture == "kimi-linear";
+  return model.architecture == "deepseek2" || model.architecture.starts_with("kimi-linear");
 }
 bool is_granite(const TinyModel& model) { return model.architecture == "granitehybrid"; }
 bool is_hybrid(const TinyModel& model) {
-  return model.architecture == "kimi-linear" || is_granite(model);
+  return model.architecture.starts_with("kimi-linear") || is_granite(model);
 }
 
 int64_t n_layer_of(const TinyModel& model) {

@@ -10,7 +10,7 @@ void complete(const GgufFile& file, Hyperparameters& hp) {
   const std::string prefix = hp.architecture + ".";
   read_hybrid_layers(file, hp);
   arch::read_latent_heads(file, hp);
-  hp.rotary = false;
+  hp.rotary = hp.architecture == kKimiLinearRopeArchitecture.name;
   hp.recurrent = {.n_head = hp.n_head,
                   .head_dim = file.require_int(prefix + "kda.head_dim", 1, 1024),
                   .state_dim = 0,
@@ -30,5 +30,9 @@ void complete(const GgufFile& file, Hyperparameters& hp) {
 
 const Architecture kKimiLinearArchitecture =
     arch::decoder_architecture<kStyle>("kimi-linear", complete);
+// The same graph with a rotated branch, as a control for what is claimed of models without rotation
+// (docs/results-vestigekv.md). Its own name keeps others from running such files unrotated.
+const Architecture kKimiLinearRopeArchitecture =
+    arch::decoder_architecture<kStyle>("kimi-linear-rope", complete);
 
 }  // namespace ctxzip

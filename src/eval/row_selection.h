@@ -1,0 +1,34 @@
+// Selections that the needle experiment compares: what ranks the rows of a layer, before any query
+// is known, and how a budget is used.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/keep_set.h"
+#include "engine/zipper.h"
+
+namespace ctxzip::eval {
+
+struct RowSelection {
+  Method scores = Method::kSigma;
+  int64_t principal = 0;     // sigma of the branch's first so many principal directions; 0: all
+  bool half_recent = false;  // half of the budget goes to the newest rows
+};
+
+// "sigma", "sigma-4" (so many principal directions), "sigma-row", "sigma-content", "h2o",
+// "h2o-recent", "snapkv", "streaming-llm", "random"; nothing for another name.
+std::optional<RowSelection> find_selection(std::string_view name);
+constexpr const char* kSelectionNames =
+    "sigma, sigma-N (N principal directions), sigma-row, sigma-content, h2o, h2o-recent, snapkv, "
+    "streaming-llm, random";
+
+// Rows (layer) that a budget of max(1, round(ratio x rows)) and four sinks keeps in every layer.
+// `zipper` has prefilled a text of latent rows, whether they are rotated or not.
+KeepSet select_layer_rows(const detail::ModelState& model, Zipper& zipper,
+                          const RowSelection& selection, double ratio, int64_t block_rows);
+
+}  // namespace ctxzip::eval
