@@ -1,7 +1,6 @@
 #include "eval/bootstrap.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <vector>
 
