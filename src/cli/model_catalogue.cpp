@@ -106,6 +106,9 @@ std::span<const CatalogueModel> catalogue() {
       vestige("vestige-a1", "For experiments: kimi-linear, unrotated branch", "VestigeKV A1",
               "vestige/vestige-a1.gguf", 1166240,
               "06400d3f2f7b9e4f830367402ebabe6587208fcf14c5229b92032f87f7849e73"),
+      vestige("vestige-b1", "For experiments: kimi-linear, rotated branch", "VestigeKV B1",
+              "vestige/vestige-b1.gguf", 1166368,
+              "2e67114f60223604379666415bf4b9c9ea6a332561dd8cdb0a1a4efa42898090"),
   };
   return kModels;
 }

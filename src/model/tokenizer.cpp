@@ -11,6 +11,7 @@
 namespace ctxzip {
 
 struct Tokenizer::Impl {
+  int64_t n_vocab = 0;
   llama_model_ptr model;
   common_chat_templates_ptr templates;
   std::string path;
@@ -102,14 +103,19 @@ Tokenizer::Tokenizer(const GgufFile& file) : impl_(std::make_unique<Impl>()) {
   capture_backend_logs();
   check_vocabulary(file);
   has_text_ = file.find_string("tokenizer.ggml.model").value_or("") != "none";
+  impl_->path = file.path();
+  if (!has_text_) {  // nothing that libllama is needed for, nor an architecture that it must know
+    const std::string architecture = file.require_string("general.architecture");
+    impl_->n_vocab = file.require_int(architecture + ".vocab_size", 1, 1 << 24);
+    return;
+  }
   llama_model_params params = llama_model_default_params();
   params.vocab_only = true;
-  impl_->path = file.path();
   impl_->model.reset(llama_model_load_from_file(file.path().c_str(), params));
   if (!impl_->model) {
     fail(ErrorKind::kCorruptFile, "{}: its tokenizer could not be loaded", file.path());
   }
-  if (!has_text_) return;
+  impl_->n_vocab = llama_vocab_n_tokens(vocab());
   try {
     impl_->templates = common_chat_templates_init(impl_->model.get(), "");
   } catch (const std::exception& error) {
@@ -122,7 +128,7 @@ Tokenizer::~Tokenizer() = default;
 
 const llama_vocab* Tokenizer::vocab() const { return llama_model_get_vocab(impl_->model.get()); }
 
-int64_t Tokenizer::n_vocab() const { return llama_vocab_n_tokens(vocab()); }
+int64_t Tokenizer::n_vocab() const { return impl_->n_vocab; }
 
 bool Tokenizer::is_end(Token token) const {
   return has_text_ && llama_vocab_is_eog(vocab(), token);

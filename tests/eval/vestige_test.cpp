@@ -172,7 +172,7 @@ class VestigeExperiment : public testing::Test {
 };
 
 TEST_F(VestigeExperiment, NeedlesArePairedWithTheFullCache) {
-  const Model model = Model::load(model_file("a1"));
+  const Model model = Model::load(model_file("a1"), {.n_threads = 1});
   const auto variants = run(model, "vestige-needle",
                             {.methods = {"full", "sigma", "streaming-llm", "h2o-recent", "sigma-4"},
                              .ratios = {0.125, 1},
@@ -194,7 +194,7 @@ TEST_F(VestigeExperiment, NeedlesArePairedWithTheFullCache) {
 }
 
 TEST_F(VestigeExperiment, RotatedRowsAreAControl) {
-  const Model model = Model::load(model_file("b1"));
+  const Model model = Model::load(model_file("b1"), {.n_threads = 1});
   const auto variants =
       run(model, "vestige-needle",
           {.methods = {"full", "sigma"}, .ratios = {0.125}, .length = 512, .n_contexts = 1});
@@ -202,7 +202,7 @@ TEST_F(VestigeExperiment, RotatedRowsAreAControl) {
 }
 
 TEST_F(VestigeExperiment, RecallSeesWhatEvictionLost) {
-  const Model model = Model::load(model_file("a1"));
+  const Model model = Model::load(model_file("a1"), {.n_threads = 1});
   const auto variants = run(model, "vestige-recall",
                             {.methods = {"evicted", "recall-sound"},
                              .ratios = {0.03125},
@@ -221,7 +221,7 @@ TEST_F(VestigeExperiment, RecallSeesWhatEvictionLost) {
 }
 
 TEST_F(VestigeExperiment, RowsOfEveryLayer) {
-  const Model model = Model::load(model_file("a1"));
+  const Model model = Model::load(model_file("a1"), {.n_threads = 1});
   const auto variants = run(model, "vestige-rows", {.length = 512, .n_contexts = 1});
   ASSERT_EQ(variants.size(), 5u);
   for (const VariantSummary& variant : variants) {
@@ -232,7 +232,7 @@ TEST_F(VestigeExperiment, RowsOfEveryLayer) {
 }
 
 TEST_F(VestigeExperiment, RefusesWhatItCannotRun) {
-  const Model model = Model::load(model_file("a1"));
+  const Model model = Model::load(model_file("a1"), {.n_threads = 1});
   const auto refused = [&](const ExperimentOptions& options) {
     EXPECT_THROW(prepare_experiment(model, find("vestige-needle"), options), Error);
   };

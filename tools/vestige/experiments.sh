@@ -3,7 +3,8 @@
 #
 #   tools/vestige/experiments.sh CTXZIP OUT MODEL.gguf...
 #
-# CTXZIP is the program, OUT a folder for the logs (docs/results/vestige). A log that is there goes on.
+# CTXZIP is the program, OUT a folder for the logs. A log that is there goes on. The logs of docs/results/vestige are
+# compressed with gzip -9 -n.
 set -euo pipefail
 ctxzip=$1 out=$2
 shift 2
