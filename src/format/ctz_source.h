@@ -38,7 +38,7 @@ inline constexpr GgufType kTypeOf<std::string> = GgufType::kString;
 struct Source {
   std::span<const std::byte> bytes;
   std::string object;
-  GgufFile gguf;
+  GgufContents gguf;
 
   template <typename... Args>
   [[noreturn]] void corrupt(fmt::format_string<Args...> format, Args&&... args) const {

@@ -148,20 +148,20 @@ std::string_view gguf_type_label(GgufType type) {
   return at < std::size(kLabels) ? kLabels[at] : "unknown";
 }
 
-const GgufEntry* GgufFile::find(std::string_view key) const {
+const GgufEntry* GgufContents::find(std::string_view key) const {
   const auto entry =
       std::find_if(entries.begin(), entries.end(),
                    [key](const GgufEntry& candidate) { return candidate.key == key; });
   return entry == entries.end() ? nullptr : &*entry;
 }
 
-GgufFile parse_gguf(std::span<const std::byte> bytes, const std::string& object,
-                    const GgufLimits& limits) {
+GgufContents parse_gguf(std::span<const std::byte> bytes, const std::string& object,
+                        const GgufLimits& limits) {
   ByteReader reader(bytes);
   check_header(reader, object);
   const auto n_tensors = reader.value<uint64_t>("the number of tensors");
   const auto n_keys = reader.value<uint64_t>("the number of keys");
-  GgufFile file;
+  GgufContents file;
   if (accept_count(reader, "keys", n_keys, limits.max_keys, kMinEntryBytes) &&
       accept_count(reader, "tensors", n_tensors, limits.max_tensors, kMinTensorBytes)) {
     file.entries.reserve(static_cast<size_t>(n_keys));

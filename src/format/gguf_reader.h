@@ -47,7 +47,7 @@ struct GgufTensor {
 };
 
 // Views into the bytes that were parsed.
-struct GgufFile {
+struct GgufContents {
   std::vector<GgufEntry> entries;  // no key twice
   std::vector<GgufTensor> tensors;
   size_t data_offset = 0;  // where the metadata ends, a multiple of kGgufAlignment
@@ -66,8 +66,8 @@ struct GgufLimits {
 // Compares every length with the bytes left before it allocates or multiplies; allocates in
 // proportion to the entries it found. Tensor types, dimensions and offsets are returned unchecked.
 // `object` names the source in messages. Throws Error: kCorruptFile, kUnsupported (GGUF version).
-GgufFile parse_gguf(std::span<const std::byte> bytes, const std::string& object,
-                    const GgufLimits& limits = {});
+GgufContents parse_gguf(std::span<const std::byte> bytes, const std::string& object,
+                        const GgufLimits& limits = {});
 
 // Throws Error{kCorruptFile}; `detail` says place, found and expected.
 [[noreturn]] void fail_corrupt(const std::string& object, const std::string& detail);

@@ -60,7 +60,7 @@ TEST(CtzCorruption, TruncationAnywhereUnderVestigeKv) {
 
 TEST(CtzCorruption, TruncationAtTheEndOfEveryTensorOfALargerFile) {
   const std::vector<std::byte> bytes = to_bytes(make_sample({.head_dim = 64, .n_context = 500}));
-  const GgufFile gguf = parse_gguf(bytes, "sample");
+  const GgufContents gguf = parse_gguf(bytes, "sample");
   for (const GgufTensor& tensor : gguf.tensors) {
     const size_t start = gguf.data_offset + tensor.offset;
     for (const size_t n : {start - 1, start, start + 1}) {

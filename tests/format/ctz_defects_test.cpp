@@ -383,7 +383,7 @@ TEST_F(CtzDefect, MetadataPaddingNotZero) {
   expect_refused(valid_, "the checksum of the metadata is");
 }
 TEST_F(CtzDefect, WrongMetadataChecksum) {
-  const GgufFile gguf = parse_gguf(valid_, "");
+  const GgufContents gguf = parse_gguf(valid_, "");
   const std::byte* const field = gguf.find(kKeyMetadataChecksum)->payload.data();
   valid_[static_cast<size_t>(field - valid_.data())] ^= std::byte{1};
   expect_refused(valid_, "the checksum of the metadata is");

@@ -32,7 +32,7 @@ class Builder {
 }  // namespace
 
 RawGguf::RawGguf(std::span<const std::byte> bytes) {
-  const GgufFile file = parse_gguf(bytes, "sample");
+  const GgufContents file = parse_gguf(bytes, "sample");
   for (const GgufEntry& entry : file.entries) {
     RawKey& raw = keys.emplace_back();
     raw.name = entry.key;

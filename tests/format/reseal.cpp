@@ -27,7 +27,7 @@ void put(std::span<std::byte> bytes, const std::byte* place, uint64_t value) {
 }  // namespace
 
 void reseal(std::span<std::byte> bytes) {
-  GgufFile gguf;
+  GgufContents gguf;
   try {
     gguf = parse_gguf(bytes, "reseal");
   } catch (const Error&) {
