@@ -236,10 +236,13 @@ TEST_F(CliFlags, AnalyzeRefusesTextsItCannotUse) {
 TEST_F(CliFlags, ModelListNamesTheCatalogue) {
   EXPECT_NE(run({"model", "list"}).out.find("qwen2.5-coder-1.5b"), std::string::npos);
   const auto json = nlohmann::json::parse(run({"model", "list", "--json"}).out);
-  ASSERT_EQ(json["models"].size(), 4U);
+  ASSERT_EQ(json["models"].size(), 6U);
   EXPECT_EQ(json["models"][0]["name"], "smollm2-135m");
   EXPECT_EQ(json["models"][0]["default"], true);
   EXPECT_EQ(json["models"][0]["installed"], false);
+  // Comes with the source code.
+  EXPECT_EQ(json["models"][4]["name"], "vestige-a1");
+  EXPECT_EQ(json["models"][4]["installed"], true);
 }
 
 TEST_F(CliFlags, FetchWithoutAPackageIndexFailsAndInstallsNothing) {
