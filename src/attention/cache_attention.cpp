@@ -6,6 +6,7 @@
 #include <array>
 
 #include "attention/custom_node.h"
+#include "attention/tile_batch.h"
 #include "core/fail.h"
 
 namespace ctxzip {
@@ -15,9 +16,6 @@ constexpr int64_t kMaxSegments = 8;
 constexpr int64_t kColumnsPerItem = 256;
 constexpr int64_t kOwnRowsPerGrowth = 4 * kRowsPerBlock;
 constexpr size_t kScratchAlignment = 64;
-
-// About 96 query rows share one conversion of a block of K and V.
-int64_t tile_tokens(int64_t group) { return std::clamp<int64_t>(96 / group, 4, kMaxTileTokens); }
 
 int64_t n_blocks(int64_t n_rows) { return (n_rows + kRowsPerBlock - 1) / kRowsPerBlock; }
 
@@ -236,21 +234,16 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
   CacheAttention& self = *layer.owner;
   const AttentionShape& shape = self.setup_.shape;
   const ggml_tensor* q = dst->src[0];
-  const int64_t n_tokens = q->ne[2];
-  const int64_t stride = q->ne[0] * q->ne[1];
-  const int64_t out_stride = shape.n_value() * q->ne[1];
-  const int64_t per_tile = tile_tokens(shape.group);
-  const int64_t n_tiles = (n_tokens + per_tile - 1) / per_tile;
-  const int64_t n_items = n_tiles * self.setup_.n_kv_head;
+  const TileBatch tiles(shape, *q);
+  const int64_t n_items = tiles.n_tiles * self.setup_.n_kv_head;
   const auto n_segments = static_cast<size_t>(self.n_segments());
   const bool with_lse = self.score_ != nullptr && !layer.local &&
                         self.score_->statistic != ColumnStatistic::kMaxLogit;
   for (int64_t item;
        (item = self.next_attend_.fetch_add(1, std::memory_order_relaxed)) < n_items;) {
-    // The last tiles see the most rows: they go first, so that threads finish together.
-    const int64_t first = (n_tiles - 1 - item / self.setup_.n_kv_head) * per_tile;
+    const int64_t first = tiles.first(item / self.setup_.n_kv_head);
     const int64_t kv_head = item % self.setup_.n_kv_head;
-    const int64_t n = std::min(per_tile, n_tokens - first);
+    const int64_t n = tiles.size(first);
     std::array<Segment, kMaxSegments> segments;
     std::array<int64_t, kMaxSegments> hidden;
     for (int64_t index = 0; index < self.n_segments(); ++index) {
@@ -268,12 +261,14 @@ void CacheAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
     };
     const int64_t head = kv_head * shape.group;
     const Queries queries = {
-        static_cast<const float*>(q->data) + first * stride + head * shape.head_dim, n, stride};
-    float* out = layer.lse_only
-                     ? nullptr
-                     : static_cast<float*>(dst->data) + first * out_stride + head * shape.n_value();
-    float* lse = with_lse ? self.lse_.data() + (kv_head * n_tokens + first) * shape.group : nullptr;
-    self.setup_.kernels->attend_tile(shape, queries, over, out, out_stride, lse,
+        static_cast<const float*>(q->data) + first * tiles.q_stride + head * shape.head_dim, n,
+        tiles.q_stride};
+    float* out = layer.lse_only ? nullptr
+                                : static_cast<float*>(dst->data) + first * tiles.out_stride +
+                                      head * shape.n_value();
+    float* lse =
+        with_lse ? self.lse_.data() + (kv_head * tiles.n_tokens + first) * shape.group : nullptr;
+    self.setup_.kernels->attend_tile(shape, queries, over, out, tiles.out_stride, lse,
                                      self.scratch(thread));
   }
 }

@@ -5,15 +5,13 @@
 #include <utility>
 
 #include "attention/custom_node.h"
+#include "attention/tile_batch.h"
 #include "core/fail.h"
 
 namespace ctxzip {
 namespace {
 
 constexpr size_t kScratchAlignment = 64;
-
-// About 96 query rows share one conversion of a block of rows.
-int64_t tile_tokens(int64_t group) { return std::clamp<int64_t>(96 / group, 4, kMaxTileTokens); }
 
 MlaShape mla_shape(const AttentionShape& shape) {
   return {.latent = shape.n_value(),
@@ -173,26 +171,22 @@ void RecallAttention::tile_node(ggml_tensor* dst, int thread, int, void* data) {
   RecallAttention& self = *layer.owner;
   const AttentionShape& shape = self.setup_.shape;
   const ggml_tensor* q = dst->src[0];
-  const int64_t n_tokens = q->ne[2];
-  const int64_t stride = q->ne[0] * q->ne[1];
-  const int64_t out_stride = shape.n_value() * q->ne[1];
-  const int64_t per_tile = tile_tokens(shape.group);
-  const int64_t n_tiles = (n_tokens + per_tile - 1) / per_tile;
+  const TileBatch tiles(shape, *q);
   const auto rows = [](const void* data, int64_t n) {
     return Segment{.k = data, .v = data, .n_rows = n};
   };
-  for (int64_t item; (item = self.next_tile_.fetch_add(1, std::memory_order_relaxed)) < n_tiles;) {
-    // The last tiles see the most rows: they go first, so that threads finish together.
-    const int64_t first = (n_tiles - 1 - item) * per_tile;
-    const int64_t n = std::min(per_tile, n_tokens - first);
+  for (int64_t item;
+       (item = self.next_tile_.fetch_add(1, std::memory_order_relaxed)) < tiles.n_tiles;) {
+    const int64_t first = tiles.first(item);
+    const int64_t n = tiles.size(first);
     const std::array<Segment, 3> segments = {
         rows(layer.cache.closed_rows().data, layer.cache.n_closed()),
         rows(layer.cache.tail_rows().data, layer.cache.n_tail()),
         rows(layer.batch.data(), first + n)};
     self.setup_.kernels->attend_tile(
-        shape, {static_cast<const float*>(q->data) + first * stride, n, stride},
+        shape, {static_cast<const float*>(q->data) + first * tiles.q_stride, n, tiles.q_stride},
         {.segments = segments, .causal = 2, .causal_rows = first + 1},
-        static_cast<float*>(dst->data) + first * out_stride, out_stride, nullptr,
+        static_cast<float*>(dst->data) + first * tiles.out_stride, tiles.out_stride, nullptr,
         self.scratch(thread));
   }
 }
