@@ -39,9 +39,9 @@ Json bench_json(const ModelInfo& model, const eval::SpeedReport& report, int64_t
                     {"context_tokens", row.context_tokens},
                     {"ratio", row.ratio},
                     {"kv_type", row.kv_type},
-                    {"prefill_tokens_per_s", row.prefill_tokens_per_s},
+                    {"prefill_tokens_per_s", or_null(row.prefill_tokens_per_s)},
                     {"prefill_vs_llama_cpp", or_null(row.prefill_vs_llama_cpp)},
-                    {"score_s", row.score_s},
+                    {"score_s", or_null(row.score_s)},
                     {"decode_tokens_per_s", row.decode_tokens_per_s},
                     {"decode_vs_llama_cpp", or_null(row.decode_vs_llama_cpp)},
                     {"sessions_decode_tokens_per_s", or_null(row.group_tokens_per_s)},
@@ -52,10 +52,14 @@ Json bench_json(const ModelInfo& model, const eval::SpeedReport& report, int64_t
   Json peer = Json::array();
   for (const eval::PeerRow& row : report.peer) {
     peer.push_back({{"context_tokens", row.context_tokens},
-                    {"prefill_tokens_per_s", row.prefill_tokens_per_s},
+                    {"prefill_tokens_per_s", or_null(row.prefill_tokens_per_s)},
                     {"decode_tokens_per_s", row.decode_tokens_per_s}});
   }
   return {{"rows", rows}, {"sessions", n_sessions}, {"llama_cpp", peer}};
+}
+
+std::string per_second(const std::optional<double>& value) {
+  return value ? fmt::format("{:.0f}/s", *value) : "-";
 }
 
 std::string times(const std::optional<double>& value) {
@@ -71,17 +75,18 @@ std::string bench_table(const ModelInfo& model, const eval::SpeedReport& report,
       n_sessions > 1 ? fmt::format("{} sessions", n_sessions) : "", "delta_nll");
   for (const eval::SpeedRow& row : report.rows) {
     table += fmt::format(
-        "{:>8} {:>10} {:>10} {:>7.0f}/s {:>8} {:>9} {:>7.1f}/s {:>8} {:>11} {:>10}\n",
+        "{:>8} {:>10} {:>10} {:>9} {:>8} {:>9} {:>7.1f}/s {:>8} {:>11} {:>10}\n",
         format_count(row.context_tokens), fmt::format("{:g} {}", row.ratio, row.kv_type),
-        format_bytes(row.kv_bytes), row.prefill_tokens_per_s, times(row.prefill_vs_llama_cpp),
-        format_seconds(row.score_s), row.decode_tokens_per_s, times(row.decode_vs_llama_cpp),
+        format_bytes(row.kv_bytes), per_second(row.prefill_tokens_per_s),
+        times(row.prefill_vs_llama_cpp), row.score_s ? format_seconds(*row.score_s) : "-",
+        row.decode_tokens_per_s, times(row.decode_vs_llama_cpp),
         row.group_tokens_per_s ? fmt::format("{:.1f}/s", *row.group_tokens_per_s) : "",
         row.delta_nll ? format_nll(*row.delta_nll) : "-");
   }
   for (const eval::PeerRow& row : report.peer) {
-    table += fmt::format("{:>8} {:>10} {:>10} {:>7.0f}/s {:>8} {:>9} {:>7.1f}/s\n",
+    table += fmt::format("{:>8} {:>10} {:>10} {:>9} {:>8} {:>9} {:>7.1f}/s\n",
                          format_count(row.context_tokens), "llama.cpp", "",
-                         row.prefill_tokens_per_s, "", "", row.decode_tokens_per_s);
+                         per_second(row.prefill_tokens_per_s), "", "", row.decode_tokens_per_s);
   }
   table += fmt::format("\npeak memory {}, both programs and the model included\n",
                        format_bytes(report.rows.back().peak_rss_bytes));
@@ -150,6 +155,9 @@ Run add_bench(CLI::App& app) {
       fmt::format("Sessions that decode side by side (default: {}); 1 leaves it out",
                   speed.n_sessions));
   app.add_flag_callback(
+      "--decode-only", [&speed] { speed.decode_only = true; },
+      "Repeat the rows of 512 tokens instead of prefilling all, on both sides");
+  app.add_flag_callback(
       "--no-llama", [&speed] { speed.peer = false; }, "Do not measure llama.cpp");
   app.add_flag_callback(
       "--no-check", [&speed] { speed.zip.self_check = false; }, "Do not measure the loss");
@@ -160,7 +168,8 @@ Run add_bench(CLI::App& app) {
   app.footer(
       "Examples:\n"
       "  ctxzip bench --context 1024,4096 --plot speed.svg\n"
-      "  ctxzip bench -m qwen2.5-coder-1.5b --context 8192 --ratios 1,0.3 --json");
+      "  ctxzip bench -m qwen2.5-coder-1.5b --context 8192 --ratios 1,0.3 --json\n"
+      "  ctxzip bench -m qwen2.5-coder-1.5b --context 30000 --decode-only");
   return [flags] { return run(*flags); };
 }
 

@@ -30,15 +30,16 @@ std::string table(const eval::ExperimentRun& run,
                   const std::vector<eval::VariantSummary>& variants) {
   const std::vector<std::string>& metrics = run.experiment.metrics;
   std::string text =
-      fmt::format("{} on {}: {} texts of {} tokens\n\n{:<14} {:>8} {:>5}", run.experiment.name,
+      fmt::format("{} on {}: {} texts of {} tokens\n\n{:<16} {:>9} {:>5}", run.experiment.name,
                   run.header.at("model").at("name").get<std::string>(), run.options.n_contexts,
                   run.options.length, "method", "ratio", "n");
   for (const std::string& metric : metrics) {
     text += fmt::format("  {:>{}}", metric, std::max<size_t>(9, metric.size()));
   }
-  text += fmt::format("  {} [95%]\n", metrics.front());
+  const bool exact_first = !variants.empty() && variants.front().metrics.front().exact;
+  text += exact_first ? fmt::format("  {} [95%]\n", metrics.front()) : "\n";
   for (const eval::VariantSummary& variant : variants) {
-    text += fmt::format("{:<14} {:>8} {:>5}", variant.method, fmt::format("{}", variant.ratio),
+    text += fmt::format("{:<16} {:>9} {:>5}", variant.method, fmt::format("{}", variant.ratio),
                         variant.n_questions);
     for (const eval::MetricSummary& metric : variant.metrics) {
       text += fmt::format("  {:>{}.3f}", metric.mean, std::max<size_t>(9, metric.name.size()));

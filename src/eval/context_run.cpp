@@ -15,6 +15,18 @@ namespace {
 
 constexpr int64_t kQuestionsAtOnce = 8;
 
+// The first method that looks at the prefill's attention: the prefill that all share notes it down.
+std::optional<Method> noted_by_prefill(const RunOptions& options) {
+  for (const EvalMethod* method : options.methods) {
+    if (!method->scores || method->query != QuerySetting::kAgnostic) continue;
+    const ScoreSource source = method_traits(*method->scores).source;
+    if (source == ScoreSource::kPrefillAttention || source == ScoreSource::kQueryMoments) {
+      return method->scores;
+    }
+  }
+  return std::nullopt;
+}
+
 void stop_if_cancelled(const RunHooks& hooks) {
   if (hooks.cancel != nullptr && hooks.cancel->cancelled())
     fail(ErrorKind::kCancelled, "interrupted");
@@ -24,6 +36,7 @@ void stop_if_cancelled(const RunHooks& hooks) {
 
 ZipOptions zip_options(const RunOptions& options, size_t context_number, const RunHooks& hooks) {
   ZipOptions zip;
+  if (const auto method = noted_by_prefill(options)) zip.method = *method;
   zip.allocation = options.allocation;
   zip.heads = options.heads;
   zip.recon_attention = options.recon_attention;

@@ -76,5 +76,7 @@ std::vector<std::pair<std::string, double>> experiment_variants(const Experiment
 Experiment needle_experiment();
 Experiment row_experiment();
 Experiment recall_experiment();
+Experiment stream_experiment();
+Experiment continuation_experiment();
 
 }  // namespace ctxzip::eval

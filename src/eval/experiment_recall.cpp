@@ -1,13 +1,10 @@
 // The recall tier on the rows and queries of a text: what it fetches and what it misses.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
-#include <optional>
-
 #include "core/fail.h"
 #include "eval/experiment.h"
 #include "eval/needle_text.h"
+#include "eval/recall_policy.h"
 #include "eval/recall_statistics.h"
 #include "model/model_state.h"
 
@@ -16,36 +13,6 @@ namespace {
 
 // Needles that calibrate, for one that is measured.
 constexpr int64_t kCalibrating = 2;
-
-constexpr const char* kRecallNames =
-    "recall, recall-N (sketch rank N, a multiple of 8), recall-topN (N rows at most for a head), "
-    "recall-sound, evicted (no recall)";
-
-// The positive number that all of `text` is.
-std::optional<int64_t> number_in(std::string_view text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 1) return std::nullopt;
-  return number;
-}
-
-// Nothing for a name that is none of kRecallNames.
-std::optional<RecallOptions> find_policy(std::string_view name) {
-  RecallOptions policy;
-  policy.recall = name != "evicted";
-  policy.sound = name == "recall-sound";
-  if (name == "recall" || policy.sound || !policy.recall) return policy;
-  for (const auto& [prefix, target] :
-       {std::pair{std::string_view("recall-top"), &policy.top_per_head},
-        std::pair{std::string_view("recall-"), &policy.sketch_rank}}) {
-    if (!name.starts_with(prefix)) continue;
-    const auto number = number_in(name.substr(prefix.size()));
-    if (!number) return std::nullopt;
-    *target = *number;
-    return policy;
-  }
-  return std::nullopt;
-}
 
 void check_policy(const std::string& name) {
   if (find_policy(name)) return;

@@ -4,6 +4,7 @@
 
 #include "core/fail.h"
 #include "core/log.h"
+#include "eval/repeated_rows.h"
 
 namespace ctxzip::eval {
 
@@ -73,6 +74,19 @@ void LlamaPeer::truncate(int64_t n_tokens) {
          "libllama cannot go back to token {} with a recurrent model: measure without it "
          "(--no-llama)",
          n_tokens);
+  }
+  n_past_ = n_tokens;
+}
+
+void LlamaPeer::repeat_rows(int64_t n_tokens) {
+  std::vector<std::byte> state(llama_state_seq_get_size(context_.get(), 0));
+  llama_state_seq_get_data(context_.get(), reinterpret_cast<uint8_t*>(state.data()), state.size(),
+                           0);
+  state = repeated_llama_state(state, n_tokens);
+  const size_t taken = llama_state_seq_set_data(
+      context_.get(), reinterpret_cast<const uint8_t*>(state.data()), state.size(), 0);
+  if (taken != state.size()) {
+    fail(ErrorKind::kUnsupported, "libllama does not take a state of {} repeated rows", n_tokens);
   }
   n_past_ = n_tokens;
 }

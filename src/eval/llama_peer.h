@@ -30,6 +30,9 @@ class LlamaPeer {
   std::vector<float> feed_last(std::span<const int32_t> tokens, int64_t batch);
   // Throws Error{kUnsupported} where libllama keeps states that it cannot unwind.
   void truncate(int64_t n_tokens);
+  // Goes on as if n_tokens had been fed: their rows are those fed so far, in turn. For measuring
+  // speed. Throws Error{kUnsupported} as repeated_llama_state.
+  void repeat_rows(int64_t n_tokens);
 
   int64_t n_vocab() const;
 

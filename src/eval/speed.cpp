@@ -15,6 +15,7 @@
 #include "engine/stream_zip.h"
 #include "engine/zipper.h"
 #include "eval/llama_peer.h"
+#include "eval/repeated_rows.h"
 #include "eval/sample_text.h"
 #include "select/select.h"
 
@@ -140,8 +141,10 @@ class LengthRun {
 void LengthRun::add_row(SpeedReport& report, double ratio, Context context) {
   const ZipReport& zipped = context.report();
   SpeedRow row{.context_tokens = n_tokens_, .ratio = ratio, .kv_type = zipped.row_type};
-  row.prefill_tokens_per_s = static_cast<double>(n_tokens_) / zipped.prefill_s;
-  row.score_s = ratio < 1 ? zipped.score_s : 0;
+  if (!options_.decode_only) {
+    row.prefill_tokens_per_s = static_cast<double>(n_tokens_) / zipped.prefill_s;
+    row.score_s = ratio < 1 ? zipped.score_s : 0;
+  }
   row.kv_bytes = zipped.kv_bytes_kept;
   row.delta_nll = zipped.delta_nll;
   row.peak_rss_bytes = resident_memory().peak_bytes;
@@ -150,6 +153,12 @@ void LengthRun::add_row(SpeedReport& report, double ratio, Context context) {
 }
 
 void LengthRun::zip_all(SpeedReport& report) {
+  if (options_.decode_only) {
+    say("repeated rows");
+    const RepeatedRows rows(model_, plan(), zip_, kBatch);
+    for (const double ratio : options_.ratios) add_row(report, ratio, rows.copy(ratio));
+    return;
+  }
   say("prefill and score");
   if (zip_.schedule == Schedule::kStreaming) {
     for (const double ratio : options_.ratios) {
@@ -173,19 +182,24 @@ std::optional<PeerRow> LengthRun::measure_rounds(SpeedReport& report, bool with_
   std::unique_ptr<LlamaPeer> peer;
   PeerRow row{.context_tokens = n_tokens_};
   if (with_peer) {
-    say("llama.cpp's prefill");
+    say(options_.decode_only ? "llama.cpp's repeated rows" : "llama.cpp's prefill");
     peer = std::make_unique<LlamaPeer>(
         model_.info().path, LlamaPeerOptions{.cache_type = GGML_TYPE_F16,
                                              .n_threads = model_.state()->options.n_threads,
                                              .n_ctx = n_tokens_ + 2 * options_.decode_tokens + 2,
                                              .flash_attention = true});
     const auto start = std::chrono::steady_clock::now();
-    for (int64_t first = 0; first < n_tokens_; first += kBatch) {
+    const int64_t n_fed = options_.decode_only ? std::min(kBatch, n_tokens_) : n_tokens_;
+    for (int64_t first = 0; first < n_fed; first += kBatch) {
       stop_if_cancelled();
-      const auto n = static_cast<size_t>(std::min(kBatch, n_tokens_ - first));
+      const auto n = static_cast<size_t>(std::min(kBatch, n_fed - first));
       peer->feed_last(std::span(tokens_).subspan(static_cast<size_t>(first), n), kBatch);
     }
-    row.prefill_tokens_per_s = static_cast<double>(n_tokens_) / seconds_since(start);
+    if (options_.decode_only) {
+      peer->repeat_rows(n_tokens_);
+    } else {
+      row.prefill_tokens_per_s = static_cast<double>(n_tokens_) / seconds_since(start);
+    }
   }
   say("decode");
   std::vector<double> peer_speed;
@@ -210,11 +224,13 @@ std::optional<PeerRow> LengthRun::measure_rounds(SpeedReport& report, bool with_
     rows[way].decode_tokens_per_s = median(speed[way]);
     if (!group_speed[way].empty()) rows[way].group_tokens_per_s = median(group_speed[way]);
     if (!peer) continue;
+    if (row.prefill_tokens_per_s) {
+      rows[way].prefill_vs_llama_cpp = *rows[way].prefill_tokens_per_s / *row.prefill_tokens_per_s;
+    }
     std::vector<double> times;
     for (size_t round = 0; round < peer_speed.size(); ++round)
       times.push_back(speed[way][round] / peer_speed[round]);
     rows[way].decode_vs_llama_cpp = median(times);
-    rows[way].prefill_vs_llama_cpp = rows[way].prefill_tokens_per_s / row.prefill_tokens_per_s;
   }
   if (!peer) return std::nullopt;
   row.decode_tokens_per_s = median(peer_speed);
@@ -243,6 +259,9 @@ SpeedReport measure_speed(const Model& model, const SpeedOptions& options,
   if (options.n_sessions < 1 || options.n_sessions > kMostAtOnce) {
     fail(ErrorKind::kInvalidArgument, "{} sessions: expected 1 to {}", options.n_sessions,
          kMostAtOnce);
+  }
+  if (options.decode_only && options.zip.schedule == Schedule::kStreaming) {
+    fail(ErrorKind::kInvalidArgument, "decoding alone has no schedule: leave streaming out");
   }
   SpeedReport report;
   for (const int64_t n_tokens : options.context_tokens) {

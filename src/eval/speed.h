@@ -20,6 +20,9 @@ struct SpeedOptions {
   int64_t decode_tokens = 24;  // timed in each round
   int64_t n_sessions = 4;      // that decode side by side; 1: not measured
   bool peer = true;            // measure llama.cpp too (f16 cache, flash attention)
+  // Prefills the first tokens only, on both sides, and repeats their rows up to the length wanted:
+  // decoding takes as long as after them all. Pairs are dropped at random.
+  bool decode_only = false;
   std::string text = {};       // repeated to the length wanted; empty: a built-in one
   ZipOptions zip = {};         // budget and text-independent options; the budget is ignored
 };
@@ -29,9 +32,9 @@ struct SpeedRow {
   int64_t context_tokens = 0;
   double ratio = 1;
   std::string kv_type;
-  double prefill_tokens_per_s = 0;
+  std::optional<double> prefill_tokens_per_s = {};  // this and the next two: with a whole prefill
   std::optional<double> prefill_vs_llama_cpp = {};
-  double score_s = 0;
+  std::optional<double> score_s = {};
   double decode_tokens_per_s = 0;
   std::optional<double> decode_vs_llama_cpp = {};
   std::optional<double> group_tokens_per_s = {};  // of all sessions side by side
@@ -43,7 +46,7 @@ struct SpeedRow {
 // llama.cpp at one context length.
 struct PeerRow {
   int64_t context_tokens = 0;
-  double prefill_tokens_per_s = 0;
+  std::optional<double> prefill_tokens_per_s = {};
   double decode_tokens_per_s = 0;
 };
 
@@ -57,7 +60,8 @@ struct SpeedHooks {
   const CancelToken* cancel = nullptr;
 };
 
-// Throws Error as zip() does; kInvalidArgument for lengths and ratios out of range or missing.
+// Throws Error as zip() does; kInvalidArgument for lengths and ratios out of range or missing;
+// kUnsupported for decode_only where a layer does not keep every row.
 SpeedReport measure_speed(const Model& model, const SpeedOptions& options, const SpeedHooks& hooks);
 
 }  // namespace ctxzip::eval

@@ -50,17 +50,19 @@ std::vector<Sum> sums(const VariantRecords& variant, size_t metric) {
   return all;
 }
 
-// Where every score of a variant is 0 or 1.
-std::optional<Interval> exact_interval_of(const VariantRecords& variant, size_t metric) {
+// Whether every score of every variant is 0 or 1.
+bool is_proportion(std::span<const AnswerRecord> records, size_t metric) {
+  return std::all_of(records.begin(), records.end(), [&](const AnswerRecord& record) {
+    return record.scores.at(metric) == 0 || record.scores.at(metric) == 1;
+  });
+}
+
+Interval exact_interval_of(const VariantRecords& variant, size_t metric) {
   int64_t hits = 0;
   int64_t n = 0;
   for (const auto& context : variant.contexts) {
-    for (const AnswerRecord* record : context) {
-      const double score = record->scores.at(metric);
-      if (score != 0 && score != 1) return std::nullopt;
-      hits += score == 1 ? 1 : 0;
-      ++n;
-    }
+    for (const AnswerRecord* record : context) hits += record->scores.at(metric) == 1 ? 1 : 0;
+    n += static_cast<int64_t>(context.size());
   }
   return exact_interval(hits, n);
 }
@@ -73,7 +75,6 @@ MetricSummary summarise_metric(const VariantRecords& variant, const VariantRecor
   for (const Sum& sum : own) shares.push_back({sum.score, sum.n});
   summary.mean = ratio_of_sums(shares).value_or(0);
   summary.interval = bootstrap_interval(shares, seed);
-  summary.exact = exact_interval_of(variant, metric);
   if (full == nullptr) return summary;
   // Every variant of a run is asked the same questions of the same contexts, in the same order.
   const std::vector<Sum> of_full = sums(*full, metric);
@@ -125,6 +126,10 @@ std::vector<VariantSummary> summarise(std::span<const AnswerRecord> records,
   const auto full = std::find_if(groups.begin(), groups.end(), [](const VariantRecords& group) {
     return group.method == "full";
   });
+  std::vector<bool> proportions;
+  for (size_t metric = 0; metric < metrics.size(); ++metric) {
+    proportions.push_back(is_proportion(records, metric));
+  }
   std::vector<VariantSummary> summaries;
   for (const VariantRecords& group : groups) {
     VariantSummary summary{.method = group.method, .ratio = group.ratio};
@@ -132,6 +137,7 @@ std::vector<VariantSummary> summarise(std::span<const AnswerRecord> records,
     for (size_t metric = 0; metric < metrics.size(); ++metric) {
       summary.metrics.push_back(summarise_metric(group, full == groups.end() ? nullptr : &*full,
                                                  metric, metrics[metric], seed));
+      if (proportions[metric]) summary.metrics.back().exact = exact_interval_of(group, metric);
     }
     summaries.push_back(std::move(summary));
   }

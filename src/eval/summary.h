@@ -22,7 +22,7 @@ struct MetricSummary {
   double mean = 0;                        // over questions
   std::optional<Interval> interval = {};  // 95%, contexts resampled; none for a single context
   std::optional<Interval> exact = {};  // 95%, questions independent (Clopper-Pearson); where every
-                                       // score is 0 or 1
+                                       // score of the metric is 0 or 1
   // Mean under the method over mean under the full cache, and its interval with both on the same
   // contexts. Absent without the method "full" or when that scores below kLowestFullScore.
   std::optional<double> relative = {};

@@ -213,6 +213,13 @@ TEST_F(CliModel, BenchMeasuresBesideLlamaCpp) {
   EXPECT_EQ(report["llama_cpp"].size(), 2u);
   EXPECT_TRUE(fs::exists(folder_->path() / "speed.svg"));
   EXPECT_EQ(run({"bench", "--ratios", "2"}).exit_code, 2);
+  const auto repeated = run({"bench", "--context", "1200", "--ratios", "0.3", "--decode-only",
+                             "--rounds", "1", "--sessions", "1", "--json"});
+  ASSERT_EQ(repeated.exit_code, 0) << repeated.err;
+  const json decoding = json::parse(repeated.out);
+  EXPECT_GT(decoding["rows"][0]["decode_vs_llama_cpp"], 0);
+  EXPECT_TRUE(decoding["rows"][0]["prefill_tokens_per_s"].is_null());
+  EXPECT_TRUE(decoding["llama_cpp"][0]["prefill_tokens_per_s"].is_null());
   EXPECT_EQ(run({"bench", "--context", "99999999999"}).exit_code, 2);
   const auto unwritable = run({"bench", "--plot", "nowhere/speed.svg"});
   EXPECT_EQ(unwritable.exit_code, 1);

@@ -220,6 +220,45 @@ TEST_F(VestigeExperiment, RecallSeesWhatEvictionLost) {
   EXPECT_LT(evicted[5].mean, sound[5].mean);  // read
 }
 
+TEST_F(VestigeExperiment, NeedlesThroughTheGraph) {
+  const Model model = Model::load(model_file("a1"), {.n_threads = 1});
+  const auto variants =
+      run(model, "vestige-stream",
+          {.methods = {"full", "evicted", "recall-sound", "recent", "evicted-streamed"},
+           .ratios = {0.0078125},
+           .length = 1024,
+           .n_contexts = 1,
+           .block_rows = 256});
+  ASSERT_EQ(variants.size(), 5u);
+  const auto mean = [&](size_t variant, size_t metric) {
+    return variants[variant].metrics[metric].mean;
+  };
+  EXPECT_EQ(mean(0, 0), 1);  // intact
+  EXPECT_EQ(mean(0, 4), 1);  // attended
+  EXPECT_LT(mean(1, 4), 1);
+  EXPECT_EQ(mean(1, 5), 0);  // rows fetched beside the kept ones
+  // Sound mode leaves out next to nothing: what the full cache finds it finds.
+  EXPECT_NEAR(mean(2, 2), 0, 0.05);
+  EXPECT_EQ(mean(2, 1), mean(0, 1));
+  EXPECT_LT(mean(3, 4), 0.5);  // the newest 8 rows hold few needles
+  EXPECT_GT(mean(3, 2), mean(2, 2));
+  EXPECT_NE(mean(4, 3), mean(1, 3));
+}
+
+TEST_F(VestigeExperiment, ContinuationsArePairedWithTheFullCache) {
+  const Model model = Model::load(model_file("a1"), {.n_threads = 1});
+  const auto variants = run(model, "vestige-continuation",
+                            {.methods = {"full", "recall-sound"},
+                             .ratios = {0.125},
+                             .length = 512,
+                             .n_contexts = 1,
+                             .block_rows = 256});
+  ASSERT_EQ(variants.size(), 2u);
+  EXPECT_EQ(variants[0].metrics[0].mean, 0);
+  EXPECT_NEAR(variants[1].metrics[0].mean, 0, 0.01);
+  EXPECT_LT(variants[0].metrics[1].mean, 5.3);  // any of 252 words alike: 5.5
+}
+
 TEST_F(VestigeExperiment, RowsOfEveryLayer) {
   const Model model = Model::load(model_file("a1"), {.n_threads = 1});
   const auto variants = run(model, "vestige-rows", {.length = 512, .n_contexts = 1});
@@ -240,6 +279,9 @@ TEST_F(VestigeExperiment, RefusesWhatItCannotRun) {
   refused({.methods = {"sigma", "sigma"}});
   refused({.ratios = {0}});
   refused({.length = 1 << 20});
+  for (const char* method : {"recall-", "recall-0", "-streamed", "recent-4"}) {
+    EXPECT_THROW(prepare_experiment(model, find("vestige-stream"), {.methods = {method}}), Error);
+  }
   const std::string other = test::temp_path("other.gguf");
   test::write_tiny_model({.architecture = "kimi-linear", .n_vocab = 300}, other);
   EXPECT_THROW(prepare_experiment(Model::load(other), find("vestige-needle"), {}), Error);
