@@ -24,4 +24,10 @@ for model in "$@"; do
   run rows-2048 vestige-rows --length 2048 -n 16
   run recall-2048 vestige-recall --length 2048 --block 256 -n 16 --methods \
     evicted,recall,recall-16,recall-32,recall-top16,recall-sound --ratios 0.125,0.03125,0.0078125
+  run stream-2048 vestige-stream --length 2048 --block 256 -n 16 --methods \
+    full,evicted,recall,recall-top16,recall-sound,recent,evicted-streamed,recall-streamed --ratios 0.125,0.03125,0.0078125
+  run stream-8192 vestige-stream --length 8192 --block 512 -n 13 --methods \
+    full,evicted,recall,recall-top16,recent --ratios 0.125,0.03125,0.0078125
+  run continuation-2048 vestige-continuation --length 2048 --block 256 -n 16 --methods \
+    full,evicted,recall,recall-top16,recent --ratios 0.125,0.03125,0.0078125
 done

@@ -39,7 +39,7 @@ def main():
         header, records = lines[0], lines[1:]
         metrics = header["metrics"]
         groups = defaultdict(list)
-        layers = header["task"] != "vestige-needle"
+        layers = header["task"] in ("vestige-rows", "vestige-recall")
         for record in records:
             where = record["question"] if layers else "all"
             groups[record["method"], record["ratio"], where].append(record["scores"])
