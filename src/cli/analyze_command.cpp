@@ -160,7 +160,7 @@ Run add_analyze(CLI::App& app) {
   add_integer(
       app, "-n,--max-tokens", {.min = 1}, [f](int64_t n) { f->analysis.answer_tokens = n; },
       fmt::format("Longest answer, in tokens (default: {})", flags->analysis.answer_tokens));
-  add_output_options(app, flags->output);
+  add_output_options(app, flags->output, "docs/eval.md");
   app.footer(
       "Examples:\n"
       "  ctxzip analyze manual.txt -o analysis -q \"How is it started?\" -q \"What does it "

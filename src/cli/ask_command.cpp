@@ -36,6 +36,9 @@ std::vector<std::string> all_questions(const std::vector<std::string>& given) {
   std::vector<std::string> questions;
   bool stdin_read = false;
   for (const std::string& question : given) {
+    if (question.find_first_not_of(" \t\r\n") == std::string::npos) {
+      throw CLI::ValidationError("QUESTION", "a question is empty");
+    }
     if (question != "-") {
       questions.push_back(question);
       continue;
@@ -44,6 +47,7 @@ std::vector<std::string> all_questions(const std::vector<std::string>& given) {
     stdin_read = true;
     for (std::string& line : read_question_lines()) questions.push_back(std::move(line));
   }
+  if (questions.empty()) throw CLI::ValidationError("QUESTION", "standard input holds none");
   return questions;
 }
 

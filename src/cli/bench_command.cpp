@@ -71,7 +71,7 @@ std::string bench_table(const ModelInfo& model, const eval::SpeedReport& report,
   std::string table = fmt::format(
       "{}; times llama.cpp (f16 cache, flash attention) in the same run\n\n{:>8} {:>10} "
       "{:>10} {:>9} {:>8} {:>9} {:>9} {:>8} {:>11} {:>10}\n",
-      model.name, "context", "", "KV cache", "prefill", "", "score", "decode", "",
+      model.name, "context", "ratio", "KV cache", "prefill", "times", "score", "decode", "times",
       n_sessions > 1 ? fmt::format("{} sessions", n_sessions) : "", "delta_nll");
   for (const eval::SpeedRow& row : report.rows) {
     table += fmt::format(

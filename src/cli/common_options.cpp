@@ -35,8 +35,8 @@ void print_log(LogLevel level, std::string_view message) {
 
 }  // namespace
 
-void add_output_options(CLI::App& app, OutputOptions& options) {
-  app.add_flag("--json", options.json, "Print one JSON object instead (fields: docs/cli.md)");
+void add_output_options(CLI::App& app, OutputOptions& options, const std::string& fields) {
+  app.add_flag("--json", options.json, "Print one JSON object instead (fields: " + fields + ")");
   app.add_flag_callback(
       "--verbose", [] { set_log_sink(print_log); }, "Messages of the engine on standard error");
 }

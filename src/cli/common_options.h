@@ -16,7 +16,8 @@ namespace ctxzip::cli {
 struct OutputOptions {
   bool json = false;
 };
-void add_output_options(CLI::App& app, OutputOptions& options);
+void add_output_options(CLI::App& app, OutputOptions& options,
+                        const std::string& fields = "docs/cli.md");
 
 // The positional FILE.ctz, to be made required by the caller where it is.
 CLI::Option* add_ctz_file(CLI::App& app, std::string& file);

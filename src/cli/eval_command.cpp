@@ -210,7 +210,7 @@ Run add_task(CLI::App& app, const eval::Task& task) {
       "Plain text instead of the model's chat template: lowers most scores");
   add_model_options(app, flags->model, std::string(default_model().name));
   add_method_flags(app, *flags);
-  add_output_options(app, flags->output);
+  add_output_options(app, flags->output, "docs/eval.md");
   app.footer(
       fmt::format("Examples:\n"
                   "  ctxzip eval {0} {1} --ratios 0.3,0.5 --out run.jsonl\n"
@@ -251,7 +251,7 @@ Run add_eval(CLI::App& app) {
   };
   auto flags = std::make_shared<Flags>();
   app.add_flag("--list", flags->list, "Show the tasks by groups, with the data that each needs");
-  add_output_options(app, flags->output);
+  add_output_options(app, flags->output, "docs/eval.md");
   std::vector<std::pair<CLI::App*, Run>> tasks;
   for (const eval::Task& task : eval::tasks()) {
     CLI::App* const sub = app.add_subcommand(task.name, task.summary);

@@ -117,7 +117,7 @@ Run add_experiment(CLI::App& app, const eval::Experiment& experiment) {
       app, "--seed", {}, [&](int64_t n) { run_options.seed = static_cast<uint64_t>(n); },
       "Seed of the texts (default: 0)");
   add_model_options(app, flags->model, "none");
-  add_output_options(app, flags->output);
+  add_output_options(app, flags->output, "docs/eval.md");
   app.footer(
       fmt::format("Example:\n  ctxzip eval {0} -m vestige-a1 --length 2048 "
                   "--out run.jsonl\nWhat is measured: docs/eval.md, docs/results-vestigekv.md",

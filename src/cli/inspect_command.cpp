@@ -122,6 +122,7 @@ int run(const InspectFlags& flags) {
   if (flags.output.json) {
     Json json = inspect_json(flags.file, info);
     if (flags.words) json["words"] = words_json(read_words(flags));
+    if (!flags.heatmap.empty()) json["heatmap"] = flags.heatmap;
     print_json(json);
     return kExitOk;
   }
@@ -139,6 +140,7 @@ int run(const InspectFlags& flags) {
     print_out("\n" + marks_legend(colour) + "\n\n");
     print_out(marked_text(words, colour) + "\n");
   }
+  if (!flags.heatmap.empty()) print_out("\nheatmap: " + flags.heatmap + "\n");
   return kExitOk;
 }
 

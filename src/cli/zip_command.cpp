@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <ranges>
 
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -52,7 +53,7 @@ void add_budget_flags(CLI::App& app, Budget& budget, std::vector<CLI::Option*>& 
           "Keep at most this many bytes: 200MiB, 1.5G, 512K"),
       add_real(
           app, "--quality", {}, [&](double x) { budget.quality = x; },
-          "Keep as little as loses at most this, in nats per token"),
+          "Keep as little as loses at most this in nats per token, held out or not"),
   };
   for (CLI::Option* const flag : flags) flag->group("Budget, one of");
 }
@@ -64,7 +65,8 @@ void add_method_flags(CLI::App& app, ZipFlags& flags) {
   for (const MethodInfo& info : zip_methods()) methods.emplace_back(info.name, info.method);
   flags.method_flag = add_choice<Method>(
       app, "--method", methods, [&](Method method) { zip.method = method; },
-      "What decides which pairs stay: see docs/methods.md (default: kvzip)");
+      fmt::format("What decides which pairs stay: {} (docs/methods.md; default: kvzip)",
+                  fmt::join(methods | std::views::keys, ", ")));
   flags.method_flag->type_name("METHOD")->group(kGroup);
   add_allocation_flag(app, zip.allocation)->group(kGroup);
   add_heads_flag(app, flags.heads)->group(kGroup);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <thread>
 
@@ -61,7 +62,12 @@ void learn_speed(const ZipEstimate& estimate, const ZipReport& report, const Mod
                  int n_threads) {
   const double seconds = report.prefill_s + report.score_s + report.check_s;
   if (seconds <= 0 || estimate.context_tokens < kLearnFromTokens) return;
-  remember_speed(model.info().fingerprint, estimate.flops / (seconds * threads(n_threads)));
+  double speed = estimate.flops / (seconds * threads(n_threads));
+  // A run that was stopped or starved for a while says little about the next one.
+  if (const auto known = known_model(model.info().fingerprint)) {
+    speed = std::max(speed, known->flops_per_thread_s / 2);
+  }
+  remember_speed(model.info().fingerprint, speed);
 }
 
 }  // namespace ctxzip::cli

@@ -119,6 +119,10 @@ Context zip_stream(const Model& model, std::string_view text, const StreamOption
 }
 
 Context start_stream(const Model& model, const StreamOptions& options) {
+  if (!model.state()->tokenizer.has_text()) {
+    fail(ErrorKind::kUnsupported, "{}: the model has no tokenizer: there is nobody to talk to",
+         model.info().path);
+  }
   PromptLayout layout = model.state()->tokenizer.layout(options.system, /*think=*/false);
   layout.question.clear();  // it separates a document from what is asked
   return zip_stream(model, layout, {}, options);

@@ -98,10 +98,12 @@ int64_t fit_chunk(const detail::ModelState& model, const ZipPlan& plan, const Zi
   if (room >= wanted || options.allow_long) return wanted;
   if (room < kShortestChunk) {
     fail(ErrorKind::kTooLong,
-         "the text has {} tokens ({} with the prompt's head) and the model is trained for {}: "
-         "scoring needs {} more; "
-         "split the text, or allow going past the trained length (--allow-long)",
-         plan.n_context(), plan.n_positions(), n_train, kShortestChunk + prompt);
+         "the text has {} tokens, but at most {} fit: the model is trained for {}, of which the "
+         "prompt's head takes {} and scoring at least {}; split the text, or allow going past the "
+         "trained length (--allow-long)",
+         plan.n_context(),
+         std::max<int64_t>(0, n_train - plan.n_prefix() - kShortestChunk - prompt), n_train,
+         plan.n_prefix(), kShortestChunk + prompt);
   }
   notice(
       options,

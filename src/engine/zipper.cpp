@@ -220,7 +220,7 @@ KeepSet Zipper::keep(Method method, int64_t n_keep, Allocation allocation) {
 KeepSet Zipper::search_quality(Method method, double bound, Allocation allocation) {
   if (probes_.empty()) fail(ErrorKind::kInvalidArgument, "a quality budget needs the self-check");
   const KvShape& shape = full_.shape();
-  const double base = full_check().reconstruction;
+  const SelfCheck base = full_check();
   const int64_t total = shape.n_layer * shape.n_kv_head * plan_.n_context();
   int64_t low = 0;       // too few
   int64_t high = total;  // enough: nothing is lost
@@ -234,10 +234,11 @@ KeepSet Zipper::search_quality(Method method, double bound, Allocation allocatio
     SegmentTable kept = segment_table(state());
     kept.add(full_, plan_.n_prefix(), candidate);
     kept.add_window(frozen_window());
-    const double nll = sum_nll(state(), *runner_, kept, plan_.n_positions(), probes_.reconstruction,
-                               options_.cancel)
-                           .mean();
-    if (nll - base <= bound) {
+    const SelfCheck now =
+        run_self_check(state(), *runner_, kept, plan_.n_positions(), probes_, options_.cancel);
+    const double loss =
+        std::max(now.reconstruction - base.reconstruction, now.held_out - base.held_out);
+    if (loss <= bound) {
       high = middle;
       best = std::move(candidate);
     } else {

@@ -15,7 +15,7 @@ namespace {
 
 // The paper's comparisons are of 30% of the cache.
 constexpr double kUsualRatio = 0.3;
-constexpr double kMegabyte = 1e6;
+constexpr double kMebibyte = 1 << 20;
 
 std::string with_setting(const std::string& name, const std::string& setting) {
   return setting.empty() ? name : name + ", " + setting;
@@ -204,7 +204,7 @@ Table task_table(const ReportTask& task) {
               .head = {"method", "ratio", "contexts", "questions"},
               .rows = {}};
   table.head.insert(table.head.end(), task.metrics.begin(), task.metrics.end());
-  table.head.insert(table.head.end(), {"relative [95%]", "KV cache, MB"});
+  table.head.insert(table.head.end(), {"relative [95%]", "KV cache, MiB"});
   for (const VariantSummary& variant : task.variants) {
     std::vector<std::string> row{variant.method, fmt::format("{}", variant.ratio),
                                  std::to_string(variant.n_contexts),
@@ -219,7 +219,7 @@ Table task_table(const ReportTask& task) {
     row.push_back(first.relative ? fmt::format("{:.3f}", *first.relative) +
                                        interval_text(first.relative_interval)
                                  : "-");
-    row.push_back(fmt::format("{:.2f}", variant.kv_bytes / kMegabyte));
+    row.push_back(fmt::format("{:.3g}", variant.kv_bytes / kMebibyte));
     table.rows.push_back(std::move(row));
   }
   return table;

@@ -109,6 +109,8 @@ TEST_F(CliFlags, UsageErrorsOfOtherCommands) {
       {"-o", {"zip", "-"}},
       {"FILE.ctz", {"ask"}},
       {"QUESTION", {"ask", "x.ctz"}},
+      {"a question is empty", {"ask", "x.ctz", "What?", " "}},
+      {"standard input holds none", {"ask", "x.ctz", "-"}},
       {"--temp", {"ask", "x.ctz", "q", "--temp", "-1"}},
       {"--top-p", {"ask", "x.ctz", "q", "--top-p", "0"}},
       {"--min-p", {"ask", "x.ctz", "q", "--min-p", "1.1"}},

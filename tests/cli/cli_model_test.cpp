@@ -248,7 +248,9 @@ TEST_F(CliModel, InspectPrintsTablesAndWords) {
 }
 
 TEST_F(CliModel, InspectDrawsWhatWasKept) {
-  EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "kept.png"}).exit_code, 0);
+  const auto drawn = run({"inspect", "doc.ctz", "--heatmap", "kept.png"});
+  EXPECT_EQ(drawn.exit_code, 0);
+  EXPECT_NE(drawn.out.find("heatmap: kept.png"), std::string::npos) << drawn.out;
   EXPECT_EQ(folder_->read("kept.png").substr(1, 3), "PNG");
   const auto page_run = run({"inspect", "doc.ctz", "--heatmap", "kept.html"});
   EXPECT_EQ(page_run.exit_code, 0) << page_run.err;

@@ -187,6 +187,9 @@ TEST_F(CliStream, ModelsAndFlagsThatDoNotFitAreNamed) {
   expect(run({"zip", "doc.txt", "-m", "kimi.gguf", "--rho", "1/8"}), 2, "needs --policy vestige");
   expect(run({"chat", "-m", "kimi.gguf"}), 2, "--policy vestige");
   expect(run({"chat"}), 2, "FILE.ctz");
+  test::write_tiny_model({.architecture = "kimi-linear", .n_expert = 0, .kinds = "rgrg"},
+                         (folder_->path() / "ids.gguf").string());
+  expect(run({"chat", "-m", "ids.gguf", "--policy", "vestige"}, "Hello\n"), 1, "no tokenizer");
   expect(run({"zip", "doc.txt", "-m", "kimi.gguf", "-o", "kvzip.ctz", "--no-check"}), 0, "");
   expect(run({"ask", "kvzip.ctz", "Who?", "-m", "kimi.gguf", "--sound"}), 2, "not under VestigeKV");
 }

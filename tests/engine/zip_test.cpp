@@ -116,6 +116,9 @@ TEST(Zip, TextsThatDoNotFitAreRefusedOrGetShorterChunks) {
   EXPECT_EQ(kind_of([&] { zip_tokens(model, random_tokens(800, 256, 1), {}); }, &message),
             ErrorKind::kTooLong);
   EXPECT_NE(message.find("1024"), std::string::npos) << message;
+  EXPECT_NE(message.find("at most 756"), std::string::npos) << message;
+  EXPECT_EQ(zip_tokens(model, random_tokens(756, 256, 1), {}).report().context_tokens, 756);
+  EXPECT_THROW(zip_tokens(model, random_tokens(757, 256, 1), {}), Error);
   EXPECT_EQ(
       zip_tokens(model, random_tokens(800, 256, 1), {.allow_long = true}).report().context_tokens,
       800);
@@ -241,9 +244,11 @@ TEST(Quality, FindsASmallCacheWithinTheBound) {
   const Model model = Model::load(model_path(kSmolLm2));
   const ZipReport loose = zip(model, short_text(), {.budget = {.quality = 0.5}}).report();
   EXPECT_LE(*loose.delta_nll, 0.5 + 1e-3);
+  EXPECT_LE(*loose.delta_nll_probe, 0.5 + 1e-3);
   EXPECT_LT(loose.pairs_kept, loose.pairs_total / 2);
   const ZipReport tight = zip(model, short_text(), {.budget = {.quality = 0.0}}).report();
   EXPECT_LE(*tight.delta_nll, 1e-3);
+  EXPECT_LE(*tight.delta_nll_probe, 1e-3);
   EXPECT_GE(tight.pairs_kept, loose.pairs_kept);
 }
 
