@@ -47,13 +47,15 @@ bool has_full(const eval::EvalRun& run) {
 
 }  // namespace
 
+std::optional<std::string> few_questions_warning(int64_t n_questions) {
+  if (n_questions >= eval::kFewQuestions) return std::nullopt;
+  return fmt::format("{} questions are few: differences may be chance; use {} or more", n_questions,
+                     eval::kFewQuestions);
+}
+
 std::vector<std::string> eval_warnings(const eval::EvalRun& run, const ModelInfo& model) {
   std::vector<std::string> warnings;
-  if (run.n_questions() < eval::kFewQuestions) {
-    warnings.push_back(
-        fmt::format("{} questions are few: differences may be chance; use {} or more",
-                    run.n_questions(), eval::kFewQuestions));
-  }
+  if (const auto few = few_questions_warning(run.n_questions())) warnings.push_back(*few);
   if (!run.options.chat_template) {
     warnings.emplace_back("without the chat template an instruct model scores lower than it can");
   } else if (!model.has_chat_template) {

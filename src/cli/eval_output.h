@@ -1,6 +1,7 @@
 // What `ctxzip eval` prints at its end.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct EvalResult {
   std::vector<eval::VariantSummary> variants = {};
 };
 
+// Below kFewQuestions.
+std::optional<std::string> few_questions_warning(int64_t n_questions);
 // What a reader of the figures should know.
 std::vector<std::string> eval_warnings(const eval::EvalRun& run, const ModelInfo& model);
 

@@ -7,6 +7,7 @@
 
 #include "cli/arguments.h"
 #include "cli/common_options.h"
+#include "cli/eval_output.h"
 #include "cli/exit_code.h"
 #include "cli/interrupt.h"
 #include "cli/json_output.h"
@@ -66,6 +67,9 @@ int run(const eval::Experiment& experiment, const ExperimentFlags& flags) {
     bar.update("eval", ProgressUnit::kSteps, done, run.options.n_contexts);
   });
   bar.finish();
+  if (const auto few = few_questions_warning(run.header.at("n_questions").get<int64_t>())) {
+    print_note(*few);
+  }
   const auto variants = eval::summarise(log.records(), experiment.metrics, flags.run.seed);
   if (!flags.output.json) {
     print_out(table(run, variants));

@@ -72,11 +72,11 @@ int64_t pairs_for_size(int64_t size_bytes, const ContextSize& size) {
                         (size.heads() - 1) * head_bytes(size.stored, size.n_prefix) +
                         head_bytes(size.stored, size.n_prefix + 1);
   if (size_bytes < least) {
-    fail(
-        ErrorKind::kInvalidArgument,
-        "a size of {} bytes is too small: the protected prefix of {} tokens{} and one pair take {}",
-        size_bytes, size.n_prefix,
-        size.window_bytes > 0 ? ", the layers with a sliding window" : "", least);
+    fail(ErrorKind::kInvalidArgument,
+         "a size of {} bytes is too small: the protected prefix of {} tokens{} and one pair take "
+         "{} bytes",
+         size_bytes, size.n_prefix,
+         size.window_bytes > 0 ? ", the layers with a sliding window" : "", least);
   }
   // Pairs may fill the padding after a prefix: select_within takes back what is too much.
   const int64_t n_pairs =
