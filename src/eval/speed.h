@@ -23,8 +23,8 @@ struct SpeedOptions {
   // Prefills the first tokens only, on both sides, and repeats their rows up to the length wanted:
   // decoding takes as long as after them all. Pairs are dropped at random.
   bool decode_only = false;
-  std::string text = {};       // repeated to the length wanted; empty: a built-in one
-  ZipOptions zip = {};         // budget and text-independent options; the budget is ignored
+  std::string text = {};  // repeated to the length wanted; empty: a built-in one
+  ZipOptions zip = {};    // budget and text-independent options; the budget is ignored
 };
 
 // One context length at one ratio.
