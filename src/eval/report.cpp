@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -130,6 +131,39 @@ std::string setting_text(const RunFile& run, const std::set<std::string>& varyin
   return text;
 }
 
+bool has_full(const RunFile& run) {
+  return std::any_of(run.records.begin(), run.records.end(),
+                     [](const AnswerRecord& record) { return record.key.method == "full"; });
+}
+
+// What the full cache's answers depend on: not on how others are compressed.
+std::string asked_of(const RunFile& run) {
+  std::string asked = fingerprint_of(run) + task_of(run);
+  for (const char* const name :
+       {"data", "n_contexts", "instruction", "max_tokens", "chat_template"}) {
+    asked += to_line(run.header.value(name, Json()));
+  }
+  return asked;
+}
+
+// A log without the full cache is compared with that of a log which asked the same; contexts come
+// in the same order in both.
+std::vector<VariantSummary> summarise_run(const RunFile& run, std::span<const RunFile> runs,
+                                          const std::vector<std::string>& metrics) {
+  const uint64_t seed = run.header.at("seed");
+  const auto lends = [&](const RunFile& other) {
+    return has_full(other) && asked_of(other) == asked_of(run);
+  };
+  const auto lender = std::find_if(runs.begin(), runs.end(), lends);
+  if (has_full(run) || lender == runs.end()) return summarise(run.records, metrics, seed);
+  std::vector<AnswerRecord> records = run.records;
+  std::copy_if(lender->records.begin(), lender->records.end(), std::back_inserter(records),
+               [](const AnswerRecord& record) { return record.key.method == "full"; });
+  std::vector<VariantSummary> variants = summarise(records, metrics, seed);
+  std::erase_if(variants, [](const VariantSummary& variant) { return variant.method == "full"; });
+  return variants;
+}
+
 bool same_variant(const VariantSummary& a, const VariantSummary& b) {
   return a.method == b.method && a.ratio == b.ratio;
 }
@@ -201,6 +235,7 @@ void note_task(const ReportTask& task, std::vector<std::string>& notes) {
                                 first.n_questions));
   }
   if (first.method != "full") {
+    if (first.metrics.front().relative) return;
     notes.push_back(fmt::format("{}: without the method full nothing is relative", name));
   } else if (first.metrics.front().mean < kLowestFullScore) {
     notes.push_back(fmt::format("{}: the full cache scores {:.3f}, too little to be relative to",
@@ -267,8 +302,7 @@ Report make_report(std::span<const RunFile> runs) {
     }
     contexts.try_emplace(found->second, used);
     ReportTask& task = report.tasks[found->second];
-    add_variants(task, summarise(run.records, task.metrics, run.header.at("seed")), run.name,
-                 report.notes);
+    add_variants(task, summarise_run(run, runs, task.metrics), run.name, report.notes);
   }
   for (ReportTask& task : report.tasks) {
     sort_variants(task);

@@ -22,6 +22,8 @@ struct LogShape {
   double score = 0.5;  // of the method; the full cache has 1
   double full_score = 1;
   int64_t n_planned = 2;
+  bool has_full = true;
+  int64_t max_tokens = 32;
 };
 
 const std::vector<std::string> kMetrics{"substring"};
@@ -38,10 +40,12 @@ std::string log_text(const LogShape& shape) {
                        {"data", {{"file", "d.json"}, {"contexts_xxhash64", "00"}}},
                        {"n_contexts", shape.n_planned},
                        {"seed", 0},
+                       {"max_tokens", shape.max_tokens},
                        {"chunk_tokens", shape.chunk}};
   std::string text = to_line(header) + "\n";
   for (const char* const context : {"c0", "c1"}) {
     for (const double ratio : {1.0, 0.3, 0.1}) {
+      if (ratio == 1 && !shape.has_full) continue;
       AnswerRecord record{.key = {context, "q", ratio == 1 ? "full" : shape.method, ratio}};
       record.scores = {ratio == 1 ? shape.full_score : shape.score * ratio / 0.3};
       record.kv_bytes = 1000;
@@ -122,6 +126,29 @@ TEST_F(ReportTest, RefusesWhatIsNoLog) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
   }
+}
+
+TEST_F(ReportTest, ALogWithoutTheFullCacheBorrowsThatOfAnother) {
+  const LogShape with_full = {.method = "kvzip", .score = 0.4, .full_score = 0.8};
+  const auto relative = [&](const LogShape& more) {
+    const Report both = report({more, with_full});
+    for (const RelativeRow& row : both.relative) {
+      if (row.method == more.method && row.ratio == 0.3) return row.mean;
+    }
+    return 0.0;
+  };
+  LogShape more = {.method = "snapkv", .score = 0.2, .has_full = false};
+  EXPECT_NEAR(relative(more), 0.25, 1e-12);
+  const Report joined = report({more, with_full});
+  ASSERT_EQ(joined.tasks.size(), 1u);
+  EXPECT_EQ(joined.tasks[0].variants.size(), 5u);  // the full cache once
+  EXPECT_FALSE(has_note(joined, "nothing is relative"));
+  // How others are compressed does not matter to the full cache; how it answers does.
+  more.chunk = 512;
+  EXPECT_NEAR(relative(more), 0.25, 1e-12);
+  more.max_tokens = 16;
+  EXPECT_EQ(relative(more), 0);
+  EXPECT_TRUE(has_note(report({more, with_full}), "nothing is relative"));
 }
 
 TEST_F(ReportTest, RelativePerformanceIsTheMeanOfTasks) {
