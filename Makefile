@@ -24,7 +24,7 @@ configure: setup
 	@mv -f $(BUILD)-configure.log $(BUILD)/configure.log
 
 build: configure
-	@ninja -C $(BUILD) -j $(JOBS) ctxzip_cli ctxzip
+	@ninja -C $(BUILD) -j $(JOBS) ctxzip_cli libctxzip.so
 
 install: build
 	@cmake --install $(BUILD) --prefix $(PREFIX)
