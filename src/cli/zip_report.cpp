@@ -35,9 +35,15 @@ Json zip_json(const ZipResult& result) {
 }
 
 std::string describe_loss(const ZipReport& report) {
-  if (report.pairs_kept == report.pairs_total) return "lossless: nothing was evicted";
-  if (!report.delta_nll) return "lossy; how much was not measured";
-  std::string text = fmt::format("lossy: delta_nll {}", format_nll(*report.delta_nll));
+  const bool rounded = report.row_type == "q8" || report.row_type == "q4";
+  const bool whole = report.pairs_kept == report.pairs_total;
+  if (whole && !rounded) return "lossless: nothing was evicted";
+  const std::string what =
+      whole ? fmt::format("nothing was evicted, rows are {}", report.row_type) : "lossy";
+  if (!report.delta_nll) {
+    return what + (whole ? "; what that loses was not measured" : "; how much was not measured");
+  }
+  std::string text = fmt::format("{}: delta_nll {}", what, format_nll(*report.delta_nll));
   if (report.delta_nll_probe) {
     text += fmt::format(", delta_nll_probe {}", format_nll(*report.delta_nll_probe));
   }

@@ -13,11 +13,30 @@
 #include "cli/progress_bar.h"
 #include "cli/sha256.h"
 #include "cli/words.h"
+#include "cli/zip_report.h"
 #include "ctxzip/error.h"
 #include "run_program.h"
 
 namespace ctxzip::cli {
 namespace {
+
+TEST(ZipReport, RoundedRowsAreNotLossless) {
+  ZipReport report;
+  report.pairs_kept = report.pairs_total = 100;
+  report.row_type = "f16";
+  report.delta_nll = 0;
+  EXPECT_EQ(describe_loss(report), "lossless: nothing was evicted");
+  report.row_type = "q4";
+  report.delta_nll = 0.004;
+  EXPECT_EQ(describe_loss(report), "nothing was evicted, rows are q4: delta_nll +0.004 nats/token");
+  report.delta_nll.reset();
+  EXPECT_EQ(describe_loss(report),
+            "nothing was evicted, rows are q4; what that loses was not measured");
+  report.pairs_kept = 30;
+  report.delta_nll = 0.1;
+  report.delta_nll_probe = 0.2;
+  EXPECT_EQ(describe_loss(report), "lossy: delta_nll +0.100, delta_nll_probe +0.200 nats/token");
+}
 
 TEST(ByteSize, ReadsNumbersWithUnits) {
   EXPECT_EQ(parse_byte_size("4096"), 4096);
