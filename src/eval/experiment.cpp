@@ -6,7 +6,6 @@
 
 #include "core/fail.h"
 #include "ctxzip_version.h"
-#include "eval/needle_text.h"
 #include "model/model_state.h"
 
 namespace ctxzip::eval {
@@ -57,6 +56,14 @@ std::vector<std::pair<std::string, double>> experiment_variants(const Experiment
     for (const double ratio : options.ratios) all.emplace_back(method, ratio);
   }
   return all;
+}
+
+NeedleText calibrated_text(const ExperimentOptions& options, Draw& draw) {
+  return make_needle_text({.n_tokens = options.length,
+                           .n_needles = (kCalibratingNeedles + 1) * options.n_needles,
+                           .n_distractors = options.n_needles,
+                           .block_rows = options.block_rows},
+                          draw);
 }
 
 std::vector<std::string> layer_names(const Model& model, const ExperimentOptions&) {

@@ -12,6 +12,7 @@
 
 #include "ctxzip/model.h"
 #include "ctxzip/progress.h"
+#include "eval/needle_text.h"
 #include "eval/record.h"
 #include "eval/run_log.h"
 
@@ -71,6 +72,13 @@ void execute_experiment(const Model& model, const ExperimentRun& run, RunLog& lo
 std::string context_id(const ExperimentOptions& options, int64_t number);
 // Methods at each ratio, the full cache once; in the order given.
 std::vector<std::pair<std::string, double>> experiment_variants(const ExperimentOptions& options);
+
+// A text with three times as many needles as are measured: the queries of the first two thirds
+// calibrate a recall, the others are asked.
+constexpr int64_t kCalibratingNeedles = 2;  // for one that is measured
+NeedleText calibrated_text(const ExperimentOptions& options, Draw& draw);
+// An answer is intact that costs less than this above the full cache's, all tokens together.
+constexpr double kIntactNats = 1;
 
 // The experiments.
 Experiment needle_experiment();

@@ -19,8 +19,6 @@
 namespace ctxzip::eval {
 namespace {
 
-constexpr double kIntactNats = 1;
-
 // Of one needle's answer.
 struct NeedleLoss {
   double nll = 0;      // of all its tokens, nats

@@ -3,16 +3,12 @@
 
 #include "core/fail.h"
 #include "eval/experiment.h"
-#include "eval/needle_text.h"
 #include "eval/recall_policy.h"
 #include "eval/recall_statistics.h"
 #include "model/model_state.h"
 
 namespace ctxzip::eval {
 namespace {
-
-// Needles that calibrate, for one that is measured.
-constexpr int64_t kCalibrating = 2;
 
 void check_policy(const std::string& name) {
   if (find_policy(name)) return;
@@ -33,19 +29,15 @@ std::vector<double> scores_of(const RecallCounts& counts, int64_t n_rows) {
           counts.holds ? 1.0 : 0.0};
 }
 
-// Three times as many needles as are measured: the queries of the first two thirds calibrate.
 std::vector<AnswerRecord> run_recall(const Model& model, const ExperimentOptions& options,
                                      int64_t number, const CancelToken* cancel) {
   Draw draw(options.seed, context_id(options, number));
-  NeedleText text = make_needle_text({.n_tokens = options.length,
-                                      .n_needles = (kCalibrating + 1) * options.n_needles,
-                                      .n_distractors = options.n_needles,
-                                      .block_rows = options.block_rows},
-                                     draw);
+  NeedleText text = calibrated_text(options, draw);
   for (const Needle& needle : text.needles) {
     text.tokens.insert(text.tokens.end(), needle.query.begin(), needle.query.end());
   }
-  const int64_t first_measured = options.length + kCalibrating * options.n_needles * kItemTokens;
+  const int64_t first_measured =
+      options.length + kCalibratingNeedles * options.n_needles * kItemTokens;
   const TextCapture capture = capture_text(model, text.tokens, cancel);
   const std::vector<std::string> names = layer_names(model, options);
   std::vector<AnswerRecord> records;

@@ -10,15 +10,11 @@
 #include "engine/recall_stream.h"
 #include "engine/self_check.h"
 #include "eval/experiment.h"
-#include "eval/needle_text.h"
 #include "eval/recall_policy.h"
 
 namespace ctxzip::eval {
 namespace {
 
-constexpr double kIntactNats = 1;
-// Needles that calibrate, for one that is measured.
-constexpr int64_t kCalibrating = 2;
 constexpr int64_t kContinuationTokens = 256;
 constexpr int64_t kAnswerTokens = kItemTokens - kGivenTokens;
 constexpr std::string_view kStreamed = "-streamed";
@@ -68,7 +64,7 @@ class StreamRun {
         stream_(model, stream_options(options, ratio)) {
     stream_.set_dense(policy_.dense);
     feed_text(text.tokens, options.block_rows);
-    for (int64_t at = 0; at < kCalibrating * options.n_needles; ++at) {
+    for (int64_t at = 0; at < kCalibratingNeedles * options.n_needles; ++at) {
       for (const Token token : text.needles[static_cast<size_t>(at)].query) {
         stream_.decode(token, cancel);
       }
@@ -127,7 +123,7 @@ class StreamRun {
       stream.policy.keep_ratio = 1 / static_cast<double>(options.length);
     }
     stream.control = true;
-    const int64_t n_queries = kCalibrating * options.n_needles * kItemTokens;
+    const int64_t n_queries = kCalibratingNeedles * options.n_needles * kItemTokens;
     stream.capacity = options.length + n_queries + kContinuationTokens;
     return stream;
   }
@@ -173,15 +169,6 @@ Answer ask(StreamRun& run, const Needle& needle) {
   return answer;
 }
 
-// Three times as many needles as are measured: the queries of the first two thirds calibrate.
-NeedleText stream_text(const ExperimentOptions& options, Draw& draw) {
-  return make_needle_text({.n_tokens = options.length,
-                           .n_needles = (kCalibrating + 1) * options.n_needles,
-                           .n_distractors = options.n_needles,
-                           .block_rows = options.block_rows},
-                          draw);
-}
-
 AnswerRecord record_of(const ExperimentOptions& options, RecordKey key, std::vector<double> scores,
                        int64_t n_tokens) {
   AnswerRecord record{.key = std::move(key), .scores = std::move(scores)};
@@ -194,9 +181,9 @@ AnswerRecord record_of(const ExperimentOptions& options, RecordKey key, std::vec
 std::vector<AnswerRecord> run_stream(const Model& model, const ExperimentOptions& options,
                                      int64_t number, const CancelToken* cancel) {
   Draw draw(options.seed, context_id(options, number));
-  const NeedleText text = stream_text(options, draw);
+  const NeedleText text = calibrated_text(options, draw);
   const auto asked =
-      std::span(text.needles).subspan(static_cast<size_t>(kCalibrating * options.n_needles));
+      std::span(text.needles).subspan(static_cast<size_t>(kCalibratingNeedles * options.n_needles));
   const auto answers = [&](const std::string& method, double ratio) {
     StreamRun run(model, options, text, method, ratio, cancel);
     std::vector<Answer> all;
@@ -228,7 +215,7 @@ std::vector<AnswerRecord> run_stream(const Model& model, const ExperimentOptions
 std::vector<AnswerRecord> run_continuation(const Model& model, const ExperimentOptions& options,
                                            int64_t number, const CancelToken* cancel) {
   Draw draw(options.seed, context_id(options, number));
-  const NeedleText text = stream_text(options, draw);
+  const NeedleText text = calibrated_text(options, draw);
   const std::vector<Token> next =
       make_needle_text({.n_tokens = kContinuationTokens, .n_needles = 0, .n_distractors = 0}, draw)
           .tokens;

@@ -32,6 +32,20 @@ def interval(hits, n):
     return f" [{low:.2f}, {high:.2f}]"
 
 
+def provenance(records):
+    """Of the needles that the full cache finds: those still found, those lost, and of each the ones of which some step
+    did not attend to the value's row (vestige-stream)."""
+    known = {(r["context"], r["question"]) for r in records if r["method"] == "full" and r["scores"]["found"] == 1}
+    counts = defaultdict(lambda: [0, 0, 0, 0])
+    for record in records:
+        if (record["context"], record["question"]) not in known: continue
+        lost, unseen = record["scores"]["found"] != 1, record["scores"]["attended"] != 1
+        counts[record["method"], record["ratio"]][2 * lost] += 1
+        counts[record["method"], record["ratio"]][2 * lost + 1] += unseen
+    print("\n| method | ratio | still found | of these not attended | lost | of these not attended |\n" + "|---" * 6 + "|")
+    for (method, ratio), row in counts.items(): print(f"| {method} | {ratio:g} | " + " | ".join(map(str, row)) + " |")
+
+
 def main():
     for path in sys.argv[1:]:
         with gzip.open(path, "rt") if path.endswith(".gz") else open(path) as file:
@@ -54,6 +68,7 @@ def main():
             if all(v in (0, 1) for v in values[0]): cells[0] += interval(sum(values[0]), len(values[0]))
             print(f"| {method} | {ratio:g} | {where.removeprefix('layer ') + ' | ' if layers else ''}{len(scores)} | "
                   + " | ".join(cells) + " |")
+        if header["task"] == "vestige-stream": provenance(records)
 
 
 if __name__ == "__main__": main()
