@@ -46,7 +46,7 @@ unit-asan: setup
 	@ASAN_OPTIONS=detect_container_overflow=0 ctest --test-dir $(ASAN_BUILD) -L sanitized -j $(JOBS) --output-on-failure
 
 bench: configure
-	@ninja -C $(BUILD) -j $(JOBS) bench_kernels bench_matmul ctxzip_cli
+	@ninja -C $(BUILD) -j $(JOBS) bench_kernels bench_matmul bench_attention ctxzip_cli
 	@$(BUILD)/ctxzip bench --context 7168 --no-check
 	@$(BUILD)/bench_kernels
 

@@ -2,8 +2,9 @@
 //
 // Each line reports bytes of K and V rows read and floating-point operations of the two products
 // per second. `share` is the time that the slower of the two limits would take over the time taken.
-// Decode over quantised rows alternates with decode over f16 rows: `vs_f16` is the median of the
-// ratios of neighbouring times.
+// Decode over quantised rows alternates with decode over f16 rows, and decode over the 30% of a
+// head's rows that a zip keeps (`kept/`) with decode over all of them: `vs_f16` and `vs_full` are
+// the medians of the ratios of neighbouring times.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -31,6 +32,7 @@ constexpr uint32_t kSeed = 20250719;
 // More rows than any cache holds, so that decode reads memory as it does in a model.
 constexpr int64_t kWorkingSetBytes = int64_t{160} << 20;
 constexpr int64_t kTileTokens = 32;
+constexpr double kKeptShare = 0.3;
 constexpr float kTolerance = 2e-4f;
 // Decode over quantised rows rounds queries and weights; tests/kernels has the bounds.
 constexpr float kQuantisedTolerance = 1e-2f;
@@ -176,34 +178,38 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// As bench_decode, with a head of `dense` between any two heads.
+// As bench_decode over the first n_rows of the case, with a head of `other` between any two heads,
+// half of the working set away from it.
 void bench_decode_beside(benchmark::State& state, const Case& c, const Heads& heads,
-                         const Heads& dense) {
+                         const Heads& other, const char* counter) {
   const AttentionShape shape = shape_of(c);
   const std::vector<float> q = random_queries(c, 1);
   std::vector<float> out(q.size());
   std::vector<float> partials;
   std::vector<double> ratios;
-  const auto timed = [&](const Heads& of, int64_t turn) {
+  double bytes = 0;
+  const auto timed = [&](const Segment& segment) {
     const auto start = std::chrono::steady_clock::now();
-    decode(tuned_attention_kernels(), shape, q.data(), of.segment(turn % of.size()), partials,
-           out.data());
+    decode(tuned_attention_kernels(), shape, q.data(), segment, partials, out.data());
     benchmark::DoNotOptimize(out.data());
     return seconds_since(start);
   };
   int64_t turn = state.thread_index();
   for (auto _ : state) {
-    const double dense_time = timed(dense, turn);
-    const double time = timed(heads, turn);
+    Segment part = heads.segment(turn % heads.size());
+    const double share = static_cast<double>(c.n_rows) / static_cast<double>(part.n_rows);
+    part.n_rows = c.n_rows;
+    const double other_time = timed(other.segment((turn + other.size() / 2) % other.size()));
+    const double time = timed(part);
     state.SetIterationTime(time);
-    ratios.push_back(time / dense_time);
+    ratios.push_back(time / other_time);
     turn += state.threads();
+    bytes = share * static_cast<double>(heads.pair_bytes());
   }
-  report(state, static_cast<double>(heads.pair_bytes()),
-         static_cast<double>(4 * c.group * c.head_dim * c.n_rows));
+  report(state, bytes, static_cast<double>(4 * c.group * c.head_dim * c.n_rows));
   const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
   std::nth_element(ratios.begin(), middle, ratios.end());
-  state.counters["vs_f16"] = benchmark::Counter(*middle, benchmark::Counter::kAvgThreads);
+  state.counters[counter] = benchmark::Counter(*middle, benchmark::Counter::kAvgThreads);
 }
 
 void check_decode(const Case& c, const Heads& heads) {
@@ -335,7 +341,21 @@ void add_beside_f16(const Case& c, int threads) {
       [=](benchmark::State& state) {
         const Heads& beside = loaded_heads(dense_name, dense, kWorkingSetBytes, check_decode);
         bench_decode_beside(state, c, loaded_heads(name, c, kWorkingSetBytes, check_decode),
-                            beside);
+                            beside, "vs_f16");
+      })
+      ->Threads(threads)
+      ->UseManualTime();
+}
+
+void add_kept(const Case& c, int threads) {
+  benchmark::RegisterBenchmark(
+      name_of("kept", c).c_str(),
+      [=](benchmark::State& state) {
+        const Heads& heads =
+            loaded_heads(name_of("decode", c), c, kWorkingSetBytes, check_decode);
+        Case kept = c;
+        kept.n_rows = static_cast<int64_t>(kKeptShare * static_cast<double>(c.n_rows));
+        bench_decode_beside(state, kept, heads, heads, "vs_full");
       })
       ->Threads(threads)
       ->UseManualTime();
@@ -351,6 +371,7 @@ void register_all() {
       const Case dense = {head_dim, group, n_rows};
       for (const int threads : {1, 2}) {
         add("decode", dense, kWorkingSetBytes, threads, bench_decode, check_decode);
+        add_kept(dense, threads);
       }
       for (const RowType type : {RowType::kQ8, RowType::kQ4}) {
         for (const int threads : {1, 2}) add_beside_f16({head_dim, group, n_rows, type}, threads);

@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "cli/command.h"
@@ -10,6 +11,7 @@
 #include "cli/inspect_tables.h"
 #include "cli/interrupt.h"
 #include "cli/json_output.h"
+#include "cli/keep_overlap.h"
 #include "cli/model_locator.h"
 #include "cli/output_file.h"
 #include "cli/progress_bar.h"
@@ -30,6 +32,7 @@ struct InspectFlags {
   bool words = false;
   std::string heatmap;
   bool scores = false;
+  std::string against;
   OutputOptions output;
   ModelFlags model;
 };
@@ -118,10 +121,13 @@ Json words_json(const std::vector<Word>& words) {
 int run(const InspectFlags& flags) {
   check_heatmap(flags);
   const FileInfo info = inspect_file(flags.file);
+  std::optional<KeepOverlap> overlap;
+  if (!flags.against.empty()) overlap = keep_overlap(flags.file, info, flags.against);
   if (!flags.heatmap.empty()) write_heatmap(flags, info);
   if (flags.output.json) {
     Json json = inspect_json(flags.file, info);
     if (flags.words) json["words"] = words_json(read_words(flags));
+    if (overlap) json["against"] = overlap_json(*overlap);
     if (!flags.heatmap.empty()) json["heatmap"] = flags.heatmap;
     print_json(json);
     return kExitOk;
@@ -130,6 +136,7 @@ int run(const InspectFlags& flags) {
   std::vector<Word> words;
   if (flags.words) words = read_words(flags);
   print_out(summary_table(flags.file, info));
+  if (overlap) print_out("\n" + overlap_line(*overlap));
   if (flags.heads) {
     print_out("\n" + heads_table(info));
   } else if (!flags.words) {
@@ -154,6 +161,9 @@ Run add_inspect(CLI::App& app) {
                  "Draw what each head kept of which part; a page (.html) also shows the text")
       ->type_name("OUT.png|OUT.html");
   app.add_flag("--scores", flags->scores, "Draw the scores too: reads and scores the text again");
+  app.add_option("--against", flags->against,
+                 "Another zip of the same text: how many of the kept pairs are the same")
+      ->type_name("OTHER.ctz");
   app.add_flag("--words", flags->words, "The text, with how much was kept of each word");
   add_model_options(app, flags->model,
                     "the one that the file was made with; --words, --scores and pages need it");
@@ -162,6 +172,7 @@ Run add_inspect(CLI::App& app) {
       "Examples:\n"
       "  ctxzip inspect manual.ctz --heads\n"
       "  ctxzip inspect manual.ctz --heatmap kept.html --scores\n"
+      "  ctxzip inspect manual.ctz --against manual-snapkv.ctz\n"
       "  ctxzip inspect manual.ctz --words | less -R");
   return [flags] { return run(*flags); };
 }

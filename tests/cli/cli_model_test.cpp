@@ -265,6 +265,28 @@ TEST_F(CliModel, InspectDrawsWhatWasKept) {
   EXPECT_EQ(run({"inspect", "doc.ctz", "--heatmap", "nowhere/kept.png"}).exit_code, 1);
 }
 
+TEST_F(CliModel, InspectCountsWhatTwoZipsShare) {
+  ASSERT_EQ(run({"zip", "doc.txt", "-o", "random.ctz", "--method", "random", "--no-check"}).exit_code,
+            0);
+  const json same =
+      json::parse(run({"inspect", "doc.ctz", "--against", "doc.ctz", "--json"}).out)["against"];
+  EXPECT_EQ(same["shared"], same["pairs_kept"]);
+  EXPECT_EQ(same["share"], 1.0);
+  const json other =
+      json::parse(run({"inspect", "doc.ctz", "--against", "random.ctz", "--json"}).out)["against"];
+  const json back =
+      json::parse(run({"inspect", "random.ctz", "--against", "doc.ctz", "--json"}).out)["against"];
+  EXPECT_EQ(other["shared"], back["shared"]);
+  EXPECT_NEAR(other["share"], other["by_chance"], 0.1);
+  EXPECT_NE(run({"inspect", "doc.ctz", "--against", "random.ctz"}).out.find("by chance"),
+            std::string::npos);
+  folder_->write("other.txt", std::string(kDocument) + "One sentence more than the other has.\n");
+  ASSERT_EQ(run({"zip", "other.txt", "-o", "other.ctz", "--no-check"}).exit_code, 0);
+  const ProgramResult longer = run({"inspect", "doc.ctz", "--against", "other.ctz"});
+  EXPECT_EQ(longer.exit_code, 1);
+  EXPECT_NE(longer.err.find("only zips of one text"), std::string::npos) << longer.err;
+}
+
 TEST_F(CliModel, AnalyzeFillsAFolderAndPrintsItsFigures) {
   const ProgramResult result =
       run({"analyze", "doc.txt", "-o", "new/analysis", "--json", "-n", "8", "-q", "Who built it?",

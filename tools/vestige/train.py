@@ -4,8 +4,8 @@
 
 a: [delta, latent] x 2, branch not rotated (kimi-linear); b: the same with a rotated branch (kimi-linear-rope);
 c: three latent layers, rotated (deepseek2). Data depend on the seed alone, so a and b of one seed see the same text.
-Writes FOLDER/NAME-sSEED.pt after every stage and, at the end, .json (loss curve, needles found). A model needs 20 to
-30 minutes of one core. Needs torch and numpy.
+Writes FOLDER/NAME-sSEED.pt after every stage, from which a training that was stopped goes on, and at the end .json
+(loss curve, needles found). A model needs 30 to 40 minutes of one core. Needs torch and numpy.
 """
 import argparse, json, os, time
 import numpy as np, torch, torch.nn.functional as F
@@ -15,7 +15,8 @@ from optimiser import optimisers
 
 SHAPES = {"a": Shape(), "b": Shape(rotary=True), "c": Shape(kinds="ggg", rotary=True)}
 # (steps, sequences, tokens, most needles, queries)
-STAGES = [(500, 32, 64, 4, 4), (400, 16, 128, 8, 8), (500, 8, 384, 12, 8), (200, 4, 1024, 16, 12)]
+STAGES = [(500, 32, 64, 4, 4), (400, 16, 128, 8, 8), (500, 8, 384, 12, 8), (200, 4, 1024, 16, 12),
+          (100, 1, 4096, 24, 16)]
 ANSWER_WEIGHT = 4.0
 
 
@@ -40,6 +41,21 @@ def found(model, table, n_token, n_sequence=16, n_needle=8, seed=99):
     return sum(right) / len(right)
 
 
+def keep(path, model, pair, random, log, step, seconds):
+    torch.save({"shape": model.s, "state": model.state_dict(), "optimisers": [o.state_dict() for o, _ in pair],
+                "random": random.bit_generator.state, "log": log, "step": step, "seconds": seconds}, path + ".new")
+    os.replace(path + ".new", path)
+
+
+def resumed(path, model, pair, random):
+    """log, steps done and seconds spent of a training that was stopped behind a stage."""
+    kept = torch.load(path, weights_only=False)
+    model.load_state_dict(kept["state"])
+    for (optimiser, _), state in zip(pair, kept["optimisers"]): optimiser.load_state_dict(state)
+    random.bit_generator.state = kept["random"]
+    return kept["log"], kept["step"], kept["seconds"]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=SHAPES)
@@ -57,9 +73,15 @@ def main():
     total, step, start = sum(stage[0] for stage in STAGES), 0, time.time()
     path = os.path.join(arguments.out, f"{arguments.name}-s{arguments.seed}")
     log = {"model": arguments.name, "seed": arguments.seed, "parameters": n_weights, "rate": arguments.rate,
-           "stages": STAGES[:arguments.stages], "curve": []}
-    sums = np.zeros(3)
+           "stages": STAGES, "curve": []}
+    if os.path.exists(path + ".pt"):
+        log, step, spent = resumed(path + ".pt", model, pair, random)
+        start -= spent
+        print("goes on behind step", step, flush=True)
+    sums, before = np.zeros(3), 0
     for n_step, n_sequence, n_token, most, n_query in STAGES[:arguments.stages]:
+        before += n_step
+        if step >= before: continue
         for _ in range(n_step):
             share = min(1, (step + 1) / 50, 1.02 - step / total)
             for optimiser, rate in pair:
@@ -81,7 +103,7 @@ def main():
                 sums[:] = 0
                 print(json.dumps(entry), flush=True)
         print({n: found(model, table, n) for n in (128, 384, 2048)}, flush=True)
-        torch.save({"shape": model.s, "state": model.state_dict()}, path + ".pt")
+        keep(path + ".pt", model, pair, random, log, step, time.time() - start)
     log["found"] = {n: found(model, table, n) for n in (384, 2048, 8192)}
     log["seconds"] = round(time.time() - start)
     print(log["found"], log["seconds"], "seconds", flush=True)
