@@ -23,7 +23,9 @@ struct StreamOptions {
   // Of zip_stream: the last tokens of the text are decoded one by one, so that their queries
   // calibrate the recall; fewer if the text is shorter.
   int64_t calibration_tokens = 64;
-  int64_t capacity = 0;     // tokens that fit; 0: the trained length, 8192 if that is less
+  // Tokens that fit. 0: the trained length; what is there and 8192 more if that leaves less than
+  // 256.
+  int64_t capacity = 0;
   bool allow_long = false;  // go past the trained length
   int64_t batch_tokens = 512;
   std::optional<std::string> system = {};

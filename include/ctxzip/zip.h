@@ -47,7 +47,7 @@ struct ZipOptions {
   std::shared_ptr<const HeadScores> heads = {};  // Method::kHeadsDuo, kHeadsDrop
   Allocation allocation = Allocation::kGlobal;
   Schedule schedule = Schedule::kTwoPass;  // kStreaming: no quality budget, local attention
-  ReconAttention recon_attention = ReconAttention::kFull;
+  ReconAttention recon_attention = ReconAttention::kLocal;  // kFull: the paper's
   KvType kv = KvType::kF16;
   int64_t chunk_tokens = 2048;             // at least 256 unless the context is shorter
   std::optional<std::string> system = {};  // system prompt; the template's own default otherwise

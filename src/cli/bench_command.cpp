@@ -140,7 +140,7 @@ Run add_bench(CLI::App& app) {
       app, "--recon-attention",
       {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},
       [&speed](ReconAttention attention) { speed.zip.recon_attention = attention; },
-      "As for zip (default: full)");
+      "As for zip (default: local)");
   add_kv_flag(app, speed.zip.kv, "As for zip (default: f16)");
   add_integer(
       app, "--chunk", {.min = 1}, [&speed](int64_t n) { speed.zip.chunk_tokens = n; },

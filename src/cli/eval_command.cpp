@@ -125,7 +125,7 @@ void add_method_flags(CLI::App& app, EvalFlags& flags) {
       app, "--recon-attention",
       {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},
       [&](ReconAttention attention) { run.recon_attention = attention; },
-      "Scoring sees the whole text, or one chunk (faster) (default: full)")
+      "Scoring sees the whole text, or one chunk (faster) (default: local)")
       ->group(kGroup);
   add_choice<Schedule>(
       app, "--schedule", {{"two-pass", Schedule::kTwoPass}, {"streaming", Schedule::kStreaming}},

@@ -150,7 +150,7 @@ Run add_heads(CLI::App& app) {
       app, "--recon-attention",
       {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},
       [f](ReconAttention attention) { f->zip.recon_attention = attention; },
-      "As for zip (default: full)");
+      "As for zip (default: local)");
   add_integer(
       app, "--chunk", {.min = 1}, [f](int64_t n) { f->zip.chunk_tokens = n; },
       fmt::format("As for zip (default: {})", flags->zip.chunk_tokens));

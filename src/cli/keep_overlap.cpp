@@ -14,6 +14,12 @@ double quotient(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
+void check_evicted(const std::string& file, const FileInfo& info) {
+  if (!info.recall) return;
+  fail(ErrorKind::kUnsupported,
+       "{} is under VestigeKV, which evicts nothing: only zips that evict can be compared", file);
+}
+
 void check_same(const FileInfo& info, const std::string& other, const FileInfo& there) {
   if (info.model_fingerprint != there.model_fingerprint) {
     fail(ErrorKind::kMismatch,
@@ -35,6 +41,8 @@ double KeepOverlap::share() const { return quotient(shared, pairs_kept); }
 
 KeepOverlap keep_overlap(const std::string& file, const FileInfo& info, const std::string& other) {
   const FileInfo there = inspect_file(other);
+  check_evicted(file, info);
+  check_evicted(other, there);
   check_same(info, other, there);
   KeepOverlap overlap = {.other = other,
                          .pairs_kept = info.report.pairs_kept,

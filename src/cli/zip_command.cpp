@@ -79,7 +79,7 @@ void add_method_flags(CLI::App& app, ZipFlags& flags) {
       app, "--recon-attention",
       {{"full", ReconAttention::kFull}, {"local", ReconAttention::kLocal}},
       [&](ReconAttention attention) { zip.recon_attention = attention; },
-      "Scoring sees the whole text, or one chunk (faster) (default: full)")
+      "Scoring sees the whole text, or one chunk (faster) (default: local)")
       ->group(kGroup);
   add_kv_flag(app, zip.kv, "How kept rows are stored (default: f16)")->group(kGroup);
   add_integer(

@@ -93,11 +93,11 @@ void Group::start(size_t number) {
     running.started = std::chrono::steady_clock::now();
     running_.push_back(std::move(running));
     free_.pop_back();
-    settle();
   } catch (const Error& error) {
     tail.rows().truncate(0);
-    complete(number, error);
+    return complete(number, error);
   }
+  settle();
 }
 
 void Group::decode() {
@@ -129,20 +129,23 @@ void Group::decode() {
 
 void Group::settle() {
   std::deque<Running> going;
+  std::deque<Running> done;
   for (Running& each : running_) {
-    if (each.next) {
-      going.push_back(std::move(each));
-      continue;
+    if (!each.next) {
+      each.tail->rows().truncate(0);
+      free_.push_back(each.tail);
     }
-    each.tail->rows().truncate(0);
-    free_.push_back(each.tail);
+    (each.next ? going : done).push_back(std::move(each));
+  }
+  // The group is whole again before the caller's functions, which may throw, are called.
+  running_ = std::move(going);
+  for (Running& each : done) {
     Answer answer = each.generation.finish();
     answer.prompt_tokens = each.prompt_tokens;
     answer.prompt_s = each.prompt_s;
     answer.decode_s = seconds_since(each.started);
     complete(each.number, std::move(answer));
   }
-  running_ = std::move(going);
 }
 
 }  // namespace

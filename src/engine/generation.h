@@ -23,8 +23,6 @@ class Generation {
 
   // The token that was picked last where it is part of the conversation but was not fed.
   std::optional<Token> unfed() const { return unfed_; }
-  int64_t output_tokens() const { return answer_.output_tokens; }
-  StopReason stop_reason() const { return answer_.stop_reason; }
 
   // The answer so far, its text complete.
   Answer finish();

@@ -105,6 +105,7 @@ std::span<const float> RecallStream::run(std::span<const Token> tokens, bool wan
     logits = runner.run({tokens, n_rows(), outputs}, seam_, 0, {.cancel = cancel});
   } catch (...) {
     seam_.undo();
+    if (n == 1) step_holds_ = false;
     throw;
   }
   try {
@@ -206,7 +207,7 @@ StreamMark RecallStream::mark() const {
 }
 
 void RecallStream::rewind(const StreamMark& mark) {
-  if (step_holds_) excluded_before_ = excluded_mass_limit();
+  if (options_.audit_steps > 0 && step_holds_) excluded_before_ = excluded_mass_limit();
   for (int64_t at = 0; at < seam_.n_layer(); ++at) {
     seam_.cache(at).rewind(mark.layers[static_cast<size_t>(at)]);
   }

@@ -17,7 +17,15 @@ int64_t calibration_tokens(const StreamOptions& options, int64_t n_tokens, int64
   const int64_t n_shortest = options.close_now ? kMinClosedRows : policy.block_rows;
   if (!policy.recall || policy.sound || n_tokens < n_shortest) return 0;
   const int64_t wanted = std::min(options.calibration_tokens, n_context);
-  return options.close_now ? wanted : std::min(wanted, n_tokens % policy.block_rows);
+  if (!options.close_now) return std::min(wanted, n_tokens % policy.block_rows);
+  // Rows too few to be closed before the calibrating ones come into the same block as those.
+  const auto closes = [&](int64_t n) {
+    const int64_t open = (n_tokens - n) % policy.block_rows;
+    return (open < kMinClosedRows ? open : 0) + n >= policy.block_rows;
+  };
+  int64_t n = std::min(wanted, n_tokens - kMinClosedRows);
+  while (n > 0 && closes(n)) --n;
+  return n;
 }
 
 void check_length(const Model& model, const StreamOptions& options, int64_t n_tokens) {
@@ -83,7 +91,11 @@ Context zip_stream(const Model& model, const PromptLayout& layout,
   tokens.insert(tokens.end(), context.begin(), context.end());
   const auto n_tokens = static_cast<int64_t>(tokens.size());
   check_length(model, options, n_tokens);
-  RecallStream stream(model, options);
+  StreamOptions sized = options;
+  if (options.capacity > 0 || n_tokens > model.state()->hp.n_ctx_train) {
+    sized.capacity = std::max(options.capacity, n_tokens);
+  }
+  RecallStream stream(model, sized);
   const int64_t n_decoded =
       calibration_tokens(options, n_tokens, static_cast<int64_t>(context.size()));
   double seconds = 0;

@@ -103,11 +103,14 @@ Answer Session::ask(std::string_view question, const AskOptions& options) {
          turn_tokens());
   }
   const std::vector<Token> prompt = turn_prompt(*state.context, question, false, options.think);
-  struct DropRows {
-    Session& session;
-    ~DropRows() { session.reset(); }
-  } const drop_rows{*this};
-  return state.generate(prompt, options);
+  try {
+    Answer answer = state.generate(prompt, options);
+    reset();
+    return answer;
+  } catch (...) {
+    reset();
+    throw;
+  }
 }
 
 Answer Session::chat(std::string_view message, const AskOptions& options) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/fail.h"
 #include "engine/passes.h"
@@ -19,6 +20,8 @@ namespace {
 // those of later ones before they are gone.
 constexpr double kSlack = 0.05;
 
+constexpr float kLowestHeld = std::numeric_limits<float>::lowest();
+
 int64_t longest_chunk(const ZipPlan& plan) {
   return plan.n_prefix() + std::min(plan.chunk_tokens, plan.n_context());
 }
@@ -29,6 +32,17 @@ void copy_scores(const Scores& from, int64_t begin, int64_t end, Scores& to) {
     const int64_t start = head * from.n_context;
     std::copy(from.values.begin() + start + begin, from.values.begin() + start + end,
               to.values.begin() + start + begin);
+  }
+}
+
+// The lowest score is for pairs that are gone or not read yet: those of positions [begin, end), which
+// are there, stay above it whatever they were given.
+void raise_scores(int64_t begin, int64_t end, Scores& scores) {
+  for (int64_t head = 0; head < scores.n_layer * scores.n_kv_head; ++head) {
+    float* values = scores.values.data() + head * scores.n_context;
+    for (int64_t row = begin; row < end; ++row) {
+      if (!(values[row] >= kLowestHeld)) values[row] = kLowestHeld;
+    }
   }
 }
 
@@ -156,8 +170,11 @@ void StreamZipper::evict(int64_t begin, int64_t end) {
   if (end < plan_.n_context()) {
     const double share = static_cast<double>(end) / static_cast<double>(plan_.n_context());
     const double wanted = std::ceil(static_cast<double>(n_keep_) * share * (1 + kSlack));
-    n_keep = std::min(size_.heads() * end, static_cast<int64_t>(wanted));
+    n_keep = static_cast<int64_t>(wanted);
   }
+  // A size budget may have held back more of earlier chunks than later ones can make up for.
+  n_keep = std::min(n_keep, survivors_.kept().pairs_kept() + size_.heads() * (end - begin));
+  raise_scores(begin, end, scores_);
   const Budget& budget = plan_.too_short ? Budget{} : options_.budget;
   const BudgetRule& rule = method_traits(options_.method).rule;
   KeepSet kept =

@@ -22,8 +22,6 @@ class StreamZipper {
   // All of it, once.
   Context run();
 
-  // The most bytes of K and V rows of global layers that were held at once.
-
  private:
   const detail::ModelState& state() const { return *model_.state(); }
   // Where the chunk that starts at context position `begin` starts in its store.

@@ -62,6 +62,7 @@ ZipOptions Analysis::zip_options(const AnalysisOptions& options) {
   ZipOptions zip = options.zip;
   zip.method = Method::kH2o;  // so that the prefill notes down its own attention
   zip.schedule = Schedule::kTwoPass;
+  zip.recon_attention = ReconAttention::kFull;
   zip.allocation = Allocation::kGlobal;
   zip.kv = KvType::kF16;
   zip.self_check = false;

@@ -14,7 +14,7 @@
 namespace ctxzip::eval {
 namespace {
 
-// Fills rows [n_rows, capacity) of one head with those before, from the first on.
+// Fills rows [n_rows, n_wanted) of one head with those before, from the first on.
 void repeat(std::byte* rows, size_t row_size, int64_t n_rows, int64_t n_wanted) {
   const size_t wanted = static_cast<size_t>(n_wanted) * row_size;
   for (size_t done = static_cast<size_t>(n_rows) * row_size; done < wanted;) {

@@ -39,14 +39,18 @@ void check_header(const std::string& path, const Json& header) {
     fail(ErrorKind::kUnsupported, "{}: has version {}, this program reads version {}", path,
          to_line(header.value("format_version", Json())), kLogVersion);
   }
+  bool known_metrics = false;
   try {
     header.at("task").get<std::string>();
     header.at("model").at("name").get<std::string>();
     header.at("model").at("fingerprint").get<std::string>();
-    header.at("metrics").get<std::vector<std::string>>();
+    known_metrics = !header.at("metrics").get<std::vector<std::string>>().empty();
     header.at("n_contexts").get<int64_t>();
     header.at("seed").get<uint64_t>();
   } catch (const Json::exception&) {
+    known_metrics = false;
+  }
+  if (!known_metrics) {
     fail(ErrorKind::kCorruptFile, "{}: its first line is damaged: run the evaluation again", path);
   }
 }
@@ -140,7 +144,7 @@ bool has_full(const RunFile& run) {
 std::string asked_of(const RunFile& run) {
   std::string asked = fingerprint_of(run) + task_of(run);
   for (const char* const name :
-       {"data", "n_contexts", "instruction", "max_tokens", "chat_template"}) {
+       {"data", "n_contexts", "instruction", "max_tokens", "chat_template", "metrics"}) {
     asked += to_line(run.header.value(name, Json()));
   }
   return asked;
@@ -276,6 +280,19 @@ RunFile read_run(const std::string& path) {
   return run;
 }
 
+namespace {
+
+// Logs of one task are only ever written with other metrics by another version of the program.
+void check_metrics(const RunFile& run, const ReportTask& task) {
+  const auto metrics = run.header.at("metrics").get<std::vector<std::string>>();
+  if (metrics == task.metrics) return;
+  fail(ErrorKind::kMismatch,
+       "{}: has the metrics {} where an earlier log of {} has {}: report them by themselves",
+       run.name, fmt::join(metrics, ", "), task.task, fmt::join(task.metrics, ", "));
+}
+
+}  // namespace
+
 Report make_report(std::span<const RunFile> runs) {
   Report report;
   const std::set<std::string> varying = varying_settings(runs);
@@ -302,6 +319,7 @@ Report make_report(std::span<const RunFile> runs) {
     }
     contexts.try_emplace(found->second, used);
     ReportTask& task = report.tasks[found->second];
+    check_metrics(run, task);
     add_variants(task, summarise_run(run, runs, task.metrics), run.name, report.notes);
   }
   for (ReportTask& task : report.tasks) {

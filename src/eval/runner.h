@@ -31,7 +31,7 @@ struct RunOptions {
   bool skip_long = false;                  // leave out what the model has no room for
   Allocation allocation = Allocation::kGlobal;
   std::shared_ptr<const HeadScores> heads = {};  // of methods that need them
-  ReconAttention recon_attention = ReconAttention::kFull;
+  ReconAttention recon_attention = ReconAttention::kLocal;
   // Streaming prefills anew for every ratio: what is left of a chunk depends on it.
   Schedule schedule = Schedule::kTwoPass;
   KvType kv = KvType::kF16;  // of zipped contexts; the full cache stays f16

@@ -33,7 +33,6 @@ std::vector<VariantRecords> group_records(std::span<const AnswerRecord> records)
 }
 
 struct Sum {
-  std::string context;
   double score = 0;
   double n = 0;
 };
@@ -42,7 +41,7 @@ struct Sum {
 std::vector<Sum> sums(const VariantRecords& variant, size_t metric) {
   std::vector<Sum> all;
   for (const auto& context : variant.contexts) {
-    Sum sum{.context = context.front()->key.context};
+    Sum sum;
     for (const AnswerRecord* record : context) sum.score += record->scores.at(metric);
     sum.n = static_cast<double>(context.size());
     all.push_back(std::move(sum));

@@ -290,7 +290,7 @@ RecallKeys read_recall_keys(const Source& source, const ModelFingerprint& model,
     set_counts(counts[layer], state, keys.sizes[layer]);
     state.calibration.state.z = z[layer];
     state.n_tail = n_rows - state.n_closed;
-    if (state.n_tail < 0 || state.n_tail > 2 * options.block_rows ||
+    if (state.n_tail < 0 || state.n_tail >= 2 * options.block_rows ||
         state.n_closed != keys.context.layers[0].n_closed) {
       source.corrupt(
           "{} of {} rows are closed with blocks of {}, expected the rest to be less "

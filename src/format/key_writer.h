@@ -28,9 +28,7 @@ class KeyWriter {
     gguf_set_val_str(gguf_, key, value.c_str());
   }
   void set(const char* key, double value) {
-    if (!std::isfinite(value)) {
-      fail(ErrorKind::kInvalidArgument, "{} is {}, expected a finite number", key, value);
-    }
+    check_finite(key, value);
     gguf_set_val_f64(gguf_, key, value);
   }
   void set(const char* key, bool value) { gguf_set_val_bool(gguf_, key, value); }
@@ -47,6 +45,7 @@ class KeyWriter {
     gguf_set_arr_data(gguf_, key, GGUF_TYPE_UINT64, values.data(), values.size());
   }
   void set(const char* key, const std::vector<double>& values) {
+    for (const double value : values) check_finite(key, value);
     gguf_set_arr_data(gguf_, key, GGUF_TYPE_FLOAT64, values.data(), values.size());
   }
   template <typename T>
@@ -55,6 +54,11 @@ class KeyWriter {
   }
 
  private:
+  static void check_finite(const char* key, double value) {
+    if (std::isfinite(value)) return;
+    fail(ErrorKind::kInvalidArgument, "{} is {}, expected a finite number", key, value);
+  }
+
   gguf_context* gguf_;
 };
 

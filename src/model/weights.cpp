@@ -141,7 +141,6 @@ void Weights::repack(const NamedTensors& tensors, ggml_backend_buffer_type_t typ
   ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   for (const auto& [name, info] : tensors) {
     ggml_backend_tensor_set(tensors_[name], info->data, 0, info->n_bytes);
-    repacked_bytes_ += static_cast<int64_t>(info->n_bytes);
   }
   contexts_.push_back(std::move(context));
   buffers_.push_back(std::move(buffer));

@@ -42,8 +42,6 @@ class Weights {
   ggml_tensor* get(const std::string& name) const;
   MatrixWeight matrix(const std::string& name) const;
 
-  int64_t repacked_bytes() const { return repacked_bytes_; }
-
  private:
   using NamedTensors = std::vector<std::pair<std::string, const TensorInfo*>>;
   void map(const GgufFile& file, const NamedTensors& tensors,
@@ -54,7 +52,6 @@ class Weights {
   std::unordered_map<std::string, ggml_tensor*> mapped_;  // of those that were repacked
   std::vector<ggml_context_ptr> contexts_;
   std::vector<ggml_backend_buffer_ptr> buffers_;
-  int64_t repacked_bytes_ = 0;
 };
 
 }  // namespace ctxzip

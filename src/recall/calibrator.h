@@ -27,7 +27,6 @@ class Calibrator {
   Calibrator(const MlaKernels& kernels, const MlaShape& shape, const RecallOptions& options);
 
   const CalibrationState& state() const { return state_; }
-  double z() const { return state_.z; }
   // (head): queries whose kept entropy is below are not scanned; -inf: all are.
   std::span<const float> gates() const { return gates_; }
 

@@ -47,8 +47,11 @@ std::vector<std::string_view> note_texts(uint32_t notes) {
 }
 
 double wanted_z(double best_kept, double index_score, double certificate) {
-  if (certificate > 0) return (best_kept - index_score) / certificate;
   const double infinity = std::numeric_limits<double>::infinity();
+  if (certificate > 0) {
+    const double z = (best_kept - index_score) / certificate;
+    return std::isnan(z) ? infinity : z;
+  }
   return index_score >= best_kept ? -infinity : infinity;
 }
 
@@ -74,6 +77,8 @@ float gate_threshold(std::span<float> hard, std::span<const float> all, const Re
   const double n = static_cast<double>(hard.size());
   const auto place = static_cast<int64_t>(std::floor(target.gate_loss() * (n + 1) + kSlack));
   if (place <= 0) return open;
+  // Rows with infinities give entropies that cannot be ordered: they open the gate.
+  std::replace_if(hard.begin(), hard.end(), [](float x) { return std::isnan(x); }, open);
   std::sort(hard.begin(), hard.end());
   const float threshold = hard[static_cast<size_t>(place - 1)];
   const auto passing =

@@ -65,8 +65,6 @@ class DecodeStep {
   std::span<const uint32_t> fetched() const {
     return {fetched_.data(), static_cast<size_t>(counts_.fetched_rows)};
   }
-  // (head), in nats.
-  std::span<const float> kept_entropy() const { return entropy_; }
   // Lemma 3 for the last step (head): an upper limit of the softmax mass of rows that were not
   // attended to, over the attended mass; 1 says nothing. Reads the whole index and allocates. The
   // cache must not have changed since.

@@ -26,12 +26,11 @@ float importance(double squared) {
 
 int64_t low_pass_bins(int64_t n_rows, double bins_per_4096) {
   const double bins = bins_per_4096 * static_cast<double>(n_rows) / 4096;
-  return std::max<int64_t>(1, std::llround(bins));
+  return std::max<int64_t>(1, std::min<int64_t>(std::llround(bins), n_rows / 2));
 }
 
 struct LowPass::Basis {
   Matrix waves;  // (2 n_bins - 1, n_rows), orthonormal
-  int64_t n_bins;
 };
 
 LowPass::LowPass(int64_t n_rows, int64_t n_bins) {
@@ -41,7 +40,6 @@ LowPass::LowPass(int64_t n_rows, int64_t n_bins) {
          n_bins, n_rows);
   }
   auto basis = std::make_unique<Basis>();
-  basis->n_bins = n_bins;
   basis->waves.resize(2 * n_bins - 1, n_rows);
   basis->waves.row(0).setConstant(1 / std::sqrt(static_cast<double>(n_rows)));
   const double norm = std::sqrt(2 / static_cast<double>(n_rows));
@@ -62,7 +60,6 @@ LowPass::LowPass(LowPass&&) noexcept = default;
 LowPass& LowPass::operator=(LowPass&&) noexcept = default;
 
 int64_t LowPass::n_rows() const { return basis_->waves.cols(); }
-int64_t LowPass::n_bins() const { return basis_->n_bins; }
 
 void LowPass::sigma(std::span<const float> branch, int64_t dim, std::span<float> out) const {
   CHECK(static_cast<int64_t>(branch.size()) == n_rows() * dim);

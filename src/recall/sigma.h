@@ -10,7 +10,7 @@
 namespace ctxzip {
 
 // Real-FFT bins that count as slow in a stretch of n rows: `bins_per_4096` in 4096, in proportion
-// otherwise, at least 1.
+// otherwise, at least 1 and at most half of them.
 int64_t low_pass_bins(int64_t n_rows, double bins_per_4096);
 
 // Removes the lowest real-FFT bins along a stretch of rows. Exact fast form: what they span is the
@@ -25,7 +25,6 @@ class LowPass {
   LowPass& operator=(LowPass&&) noexcept;
 
   int64_t n_rows() const;
-  int64_t n_bins() const;
 
   // sigma (n_rows) of branch (n_rows, dim): the norm of each row's remainder. Sums are double, the
   // result float. A row whose value is not finite, and all rows that it leaves without a finite

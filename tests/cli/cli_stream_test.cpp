@@ -81,6 +81,9 @@ TEST_F(CliStream, ZipAndInspectSayTheSame) {
   EXPECT_EQ(layer["tail"], 64) << "the tokens that calibrate";
   EXPECT_EQ(layer["calibration"]["phase"], "calibrated");
   EXPECT_GT(layer["calibration"]["hard_queries"], 0);
+  const ProgramResult compared = run({"inspect", "doc.ctz", "--against", "doc.ctz"});
+  EXPECT_EQ(compared.exit_code, 1);
+  EXPECT_NE(compared.err.find("evicts nothing"), std::string::npos) << compared.err;
   const std::string table = run({"inspect", "doc.ctz"}).out;
   EXPECT_NE(table.find("vestige, recall target 0.90"), std::string::npos) << table;
 }

@@ -164,6 +164,22 @@ TEST(AskTogether, AFailureBelongsToItsQuestion) {
   EXPECT_THROW(ask_together(context, questions, 0), Error);
 }
 
+// An error of the caller's own comes back, and no result is told twice.
+TEST(AskTogether, AThrowingCallbackEndsAll) {
+  CTXZIP_NEEDS_MODEL(kSmolLm2);
+  const Context context =
+      zip(Model::load(model_path(kSmolLm2)), "A short note about boats.", {.self_check = false});
+  std::vector<Question> questions(3, {"What is it about?", {.max_tokens = 6}});
+  questions[1].options.max_tokens = 1;
+  std::vector<size_t> told;
+  const auto tell = [&](size_t number, const AskResult&) {
+    told.push_back(number);
+    throw Error(ErrorKind::kIo, "the caller cannot store it");
+  };
+  EXPECT_THROW(ask_together(context, questions, 3, tell), Error);
+  EXPECT_EQ(told, std::vector<size_t>{1});
+}
+
 TEST(AskTogether, CancellingEndsAll) {
   CTXZIP_NEEDS_MODEL(kSmolLm2);
   const Context context =

@@ -121,6 +121,22 @@ TEST_P(Quantised, ASizeBudgetIsNeverExceeded) {
   }
 }
 
+// Earlier chunks are trimmed for their padding, and a last chunk of one token cannot make up for it.
+TEST_P(Quantised, ASizeBudgetHoldsWithAShortLastChunk) {
+  const Model model = tiny();
+  for (const int64_t chunk : {499, 83, 31}) {
+    for (int64_t size = 45'000; size < 140'000; size += 9'001) {
+      const ZipReport report = zipped(model, {.budget = {.size_bytes = size},
+                                              .schedule = Schedule::kStreaming,
+                                              .kv = GetParam().kv,
+                                              .chunk_tokens = chunk,
+                                              .self_check = false})
+                                   .report();
+      EXPECT_LE(report.kv_bytes_kept, size) << chunk;
+    }
+  }
+}
+
 // From sizes that hold nothing to those that hold something: an error that names the least, or at
 // least one pair within the size.
 TEST_P(Quantised, ASizeThatHoldsNoPairIsRefused) {

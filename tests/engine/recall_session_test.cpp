@@ -14,10 +14,14 @@ constexpr int64_t kVocab = 256;
 
 class RecallSession : public testing::Test {
  protected:
-  static Model tiny() {
+  static Model tiny(int64_t n_ctx_train = 8192) {
     const std::string path = temp_path("recall_session.gguf");
-    write_tiny_model(
-        {.architecture = "kimi-linear", .n_expert = 0, .kinds = "rgrg", .spread = 2.5f}, path);
+    write_tiny_model({.architecture = "kimi-linear",
+                      .n_ctx_train = n_ctx_train,
+                      .n_expert = 0,
+                      .kinds = "rgrg",
+                      .spread = 2.5f},
+                     path);
     return Model::load(path, {.n_threads = 1});
   }
   static PromptLayout layout() {
@@ -60,6 +64,36 @@ TEST_F(RecallSession, AllRowsAreThereAndCalibrated) {
     EXPECT_EQ(layer.calibration.phase, CalibrationPhase::kCalibrated);
   }
   EXPECT_EQ(recall->layers[1].layer, 3);
+}
+
+TEST_F(RecallSession, ATextBeyondTheTrainedLengthFits) {
+  const int64_t n_train = 512;
+  const Model model = tiny(n_train);
+  const auto text = random_tokens(n_train + 300, kVocab, 5);
+  EXPECT_THROW(zip_stream(model, layout(), text, options()), Error);
+  StreamOptions allowed = options();
+  allowed.allow_long = true;
+  const Context context = zip_stream(model, layout(), text, allowed);
+  EXPECT_EQ(context.report().context_tokens, n_train + 300);
+  EXPECT_GT(Session(context).ask("", {.max_tokens = 5}).output_tokens, 0);
+}
+
+// Whether the text is shorter than the tokens that calibrate or a block is: the calibration is of
+// the rows that are closed in the end.
+TEST_F(RecallSession, ClosingNowDoesNotSpoilTheCalibration) {
+  for (const int64_t block : {64, 256}) {
+    for (const int64_t n : {80, 130, 700}) {
+      StreamOptions closing = options();
+      closing.close_now = true;
+      closing.policy.block_rows = block;
+      const auto recall =
+          *zip_stream(model_, layout(), random_tokens(n, kVocab, 5), closing).recall_report();
+      const RecallLayerReport& layer = recall.layers[0];
+      EXPECT_GE(layer.kept + layer.archived, 64) << block << " " << n;
+      EXPECT_NE(layer.calibration.phase, CalibrationPhase::kStale) << block << " " << n;
+      EXPECT_LT(layer.tail, block);
+    }
+  }
 }
 
 TEST_F(RecallSession, AskLeavesNoTrace) {

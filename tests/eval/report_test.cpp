@@ -24,9 +24,8 @@ struct LogShape {
   int64_t n_planned = 2;
   bool has_full = true;
   int64_t max_tokens = 32;
+  std::vector<std::string> metrics{"substring"};
 };
-
-const std::vector<std::string> kMetrics{"substring"};
 
 // Two contexts with one question each, under the full cache and at ratios 0.3 and 0.1.
 std::string log_text(const LogShape& shape) {
@@ -35,7 +34,7 @@ std::string log_text(const LogShape& shape) {
                        {"format_version", 1},
                        {"task", shape.task},
                        {"group", "understanding"},
-                       {"metrics", kMetrics},
+                       {"metrics", shape.metrics},
                        {"model", {{"name", shape.model}, {"fingerprint", shape.fingerprint}}},
                        {"data", {{"file", "d.json"}, {"contexts_xxhash64", "00"}}},
                        {"n_contexts", shape.n_planned},
@@ -47,9 +46,10 @@ std::string log_text(const LogShape& shape) {
     for (const double ratio : {1.0, 0.3, 0.1}) {
       if (ratio == 1 && !shape.has_full) continue;
       AnswerRecord record{.key = {context, "q", ratio == 1 ? "full" : shape.method, ratio}};
-      record.scores = {ratio == 1 ? shape.full_score : shape.score * ratio / 0.3};
+      record.scores.assign(shape.metrics.size(),
+                           ratio == 1 ? shape.full_score : shape.score * ratio / 0.3);
       record.kv_bytes = 1000;
-      text += to_line(to_json(record, kMetrics)) + "\n";
+      text += to_line(to_json(record, shape.metrics)) + "\n";
     }
   }
   return text;
@@ -149,6 +149,20 @@ TEST_F(ReportTest, ALogWithoutTheFullCacheBorrowsThatOfAnother) {
   more.max_tokens = 16;
   EXPECT_EQ(relative(more), 0);
   EXPECT_TRUE(has_note(report({more, with_full}), "nothing is relative"));
+}
+
+TEST_F(ReportTest, LogsWithOtherMetricsAreNotMixed) {
+  const LogShape two = {.method = "random", .metrics = {"f1", "substring"}};
+  for (const auto& shapes : {std::vector<LogShape>{{}, two}, std::vector<LogShape>{two, {}}}) {
+    try {
+      report(shapes);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kMismatch);
+      EXPECT_NE(std::string(error.what()).find("f1, substring"), std::string::npos);
+    }
+  }
+  EXPECT_EQ(error_of(log_text({.metrics = {}})).first, ErrorKind::kCorruptFile);
 }
 
 TEST_F(ReportTest, RelativePerformanceIsTheMeanOfTasks) {

@@ -18,9 +18,9 @@ class CtzRecallDefect : public CtzDefect {
                                    .value_dim = 16,
                                    .n_kv_head = 1,
                                    .head_dim = 24,
-                                   .n_context = 60,
+                                   .n_context = 175,
                                    .ratio = 1,
-                                   .n_closed = 50,
+                                   .n_closed = 60,
                                    .n_observed = 4}));
     raw_ = RawGguf(valid_);
   }
@@ -64,13 +64,19 @@ TEST_F(CtzRecallDefect, AbsurdSteps) {
 }
 TEST_F(CtzRecallDefect, MoreClosedRowsThanRows) {
   for (const uint64_t layer : {0u, 1u}) {
-    raw_.set_item("ctxzip.policy.closed", layer, uint32_t{64});
+    raw_.set_item("ctxzip.policy.closed", layer, uint32_t{179});
   }
-  expect_refused("64 of 63 rows are closed");
+  expect_refused("179 of 178 rows are closed");
+}
+TEST_F(CtzRecallDefect, ATailOfTwoBlocks) {
+  for (const uint64_t layer : {0u, 1u}) {
+    raw_.set_item("ctxzip.policy.closed", layer, uint32_t{50});
+  }
+  expect_refused("50 of 178 rows are closed");
 }
 TEST_F(CtzRecallDefect, LayersThatDiffer) {
-  raw_.set_item("ctxzip.policy.closed", 1, uint32_t{49});
-  expect_refused("49 of 63 rows are closed");
+  raw_.set_item("ctxzip.policy.closed", 1, uint32_t{59});
+  expect_refused("59 of 178 rows are closed");
 }
 TEST_F(CtzRecallDefect, CountsOfWrongLength) {
   raw_.set_array_length("ctxzip.policy.hard", 1);
@@ -95,8 +101,8 @@ TEST_F(CtzRecallDefect, APartitionUnlikeSigma) {
   expect_refused("kept rows are not those of largest sigma");
 }
 TEST_F(CtzRecallDefect, APartitionBeyondTheClosedRows) {
-  tensor("partition.1")[6] |= std::byte{4};
-  expect_refused("a partition marks row 50 of 50");
+  tensor("partition.1")[7] |= std::byte{16};
+  expect_refused("a partition marks row 60 of 60");
 }
 TEST_F(CtzRecallDefect, SigmaThatIsNoNumber) {
   const float nan = std::nanf("");
@@ -104,7 +110,7 @@ TEST_F(CtzRecallDefect, SigmaThatIsNoNumber) {
   expect_refused("a value is no number");
 }
 TEST_F(CtzRecallDefect, ATargetThatIsNotThere) {
-  const uint32_t row = 50;
+  const uint32_t row = 60;
   std::memcpy(tensor("target.0"), &row, sizeof(row));
   expect_refused("best row is not among the closed ones");
 }

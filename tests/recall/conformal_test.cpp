@@ -45,6 +45,8 @@ TEST(ConformalTest, WantedZIsNeverNaN) {
   EXPECT_EQ(wanted_z(3, 3, 0), -kInfinity);
   EXPECT_EQ(wanted_z(3, 4, 0), -kInfinity);
   EXPECT_EQ(wanted_z(3, 2, 0), kInfinity);
+  EXPECT_EQ(wanted_z(kInfinity, kInfinity, 1), kInfinity);
+  EXPECT_EQ(wanted_z(3, std::nan(""), 1), kInfinity);
 }
 
 TEST(ConformalTest, ZIsAnOrderStatistic) {
@@ -93,6 +95,9 @@ TEST(ConformalTest, GateIsAnOrderStatisticToo) {
   const std::vector<float> passing(100, 0.6f);
   EXPECT_EQ(gate_threshold(hard, passing, {}), -std::numeric_limits<float>::infinity())
       << "a gate that most queries pass is off";
+  hard[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(gate_threshold(hard, all, {}), -std::numeric_limits<float>::infinity())
+      << "an entropy that is no number opens the gate";
   std::vector<float> none;
   EXPECT_EQ(gate_threshold(none, {}, {}), -std::numeric_limits<float>::infinity());
 }
