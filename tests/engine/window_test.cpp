@@ -41,7 +41,10 @@ PromptLayout layout() {
   return layout;
 }
 
-ZipOptions plain() { return {.chunk_tokens = 128, .self_check = false}; }
+// The reference attends to the whole text.
+ZipOptions plain() {
+  return {.recon_attention = ReconAttention::kFull, .chunk_tokens = 128, .self_check = false};
+}
 
 Zipper prefilled(const Model& model, int64_t n_context = kContext, int64_t batch = 512) {
   ZipOptions options = plain();
