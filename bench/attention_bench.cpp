@@ -77,13 +77,12 @@ class GgmlAttention {
     ggml_context* c = context_.get();
     ggml_backend_cpu_set_n_threads(backend_.get(), kThreads);
     ggml_tensor* q = ggml_new_tensor_3d(c, GGML_TYPE_F32, shape.head_dim, shape.n_head, kBatch);
-    ggml_tensor* k =
-        ggml_new_tensor_3d(c, GGML_TYPE_F16, shape.head_dim, shape.n_kv_head, n_rows);
+    ggml_tensor* k = ggml_new_tensor_3d(c, GGML_TYPE_F16, shape.head_dim, shape.n_kv_head, n_rows);
     ggml_tensor* v = ggml_dup_tensor(c, k);
     ggml_tensor* mask = ggml_new_tensor_2d(c, GGML_TYPE_F16, n_rows, kBatch);
     const auto by_head = [&](ggml_tensor* tensor) { return ggml_permute(c, tensor, 0, 2, 1, 3); };
-    out_ = ggml_flash_attn_ext(c, by_head(q), by_head(k), by_head(v), mask,
-                               shape.attention().scale, 0, 0);
+    out_ = ggml_flash_attn_ext(c, by_head(q), by_head(k), by_head(v), mask, shape.attention().scale,
+                               0, 0);
     graph_ = ggml_new_graph(c);
     ggml_build_forward_expand(graph_, out_);
     buffer_.reset(ggml_backend_alloc_ctx_tensors(c, backend_.get()));
@@ -140,14 +139,13 @@ void ours(const ModelShape& shape, const Inputs& inputs, int64_t n_rows, std::ve
       const uint16_t* k = inputs.k.data() + head * n_rows * shape.head_dim;
       const uint16_t* v = inputs.v.data() + head * n_rows * shape.head_dim;
       const int64_t n_past = n_rows - kBatch;
-      const Segment segments[] = {{.k = k, .v = v, .n_rows = n_past},
-                                  {.k = k + n_past * shape.head_dim,
-                                   .v = v + n_past * shape.head_dim,
-                                   .n_rows = kBatch}};
-      kernels.attend_tile(
-          attention, {inputs.q.data() + at, std::min(per_tile, kBatch - first), stride},
-          {.segments = segments, .causal = 1, .causal_rows = first + 1}, out.data() + at, stride,
-          nullptr, scratch.get());
+      const Segment segments[] = {
+          {.k = k, .v = v, .n_rows = n_past},
+          {.k = k + n_past * shape.head_dim, .v = v + n_past * shape.head_dim, .n_rows = kBatch}};
+      kernels.attend_tile(attention,
+                          {inputs.q.data() + at, std::min(per_tile, kBatch - first), stride},
+                          {.segments = segments, .causal = 1, .causal_rows = first + 1},
+                          out.data() + at, stride, nullptr, scratch.get());
     }
   };
   std::thread other(work);

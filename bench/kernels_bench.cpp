@@ -340,8 +340,8 @@ void add_beside_f16(const Case& c, int threads) {
       name.c_str(),
       [=](benchmark::State& state) {
         const Heads& beside = loaded_heads(dense_name, dense, kWorkingSetBytes, check_decode);
-        bench_decode_beside(state, c, loaded_heads(name, c, kWorkingSetBytes, check_decode),
-                            beside, "vs_f16");
+        bench_decode_beside(state, c, loaded_heads(name, c, kWorkingSetBytes, check_decode), beside,
+                            "vs_f16");
       })
       ->Threads(threads)
       ->UseManualTime();
@@ -351,8 +351,7 @@ void add_kept(const Case& c, int threads) {
   benchmark::RegisterBenchmark(
       name_of("kept", c).c_str(),
       [=](benchmark::State& state) {
-        const Heads& heads =
-            loaded_heads(name_of("decode", c), c, kWorkingSetBytes, check_decode);
+        const Heads& heads = loaded_heads(name_of("decode", c), c, kWorkingSetBytes, check_decode);
         Case kept = c;
         kept.n_rows = static_cast<int64_t>(kKeptShare * static_cast<double>(c.n_rows));
         bench_decode_beside(state, kept, heads, heads, "vs_full");

@@ -25,8 +25,7 @@ void check_same(const FileInfo& info, const std::string& other, const FileInfo& 
     fail(ErrorKind::kMismatch,
          "{} was made with {} (fingerprint {}), this file with {} ({}): only zips of one text by "
          "one model can be compared",
-         other, there.model_name, there.model_fingerprint, info.model_name,
-         info.model_fingerprint);
+         other, there.model_name, there.model_fingerprint, info.model_name, info.model_fingerprint);
   }
   if (info.report.context_tokens != there.report.context_tokens) {
     fail(ErrorKind::kMismatch,

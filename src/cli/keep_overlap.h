@@ -20,7 +20,8 @@ struct KeepOverlap {
 };
 
 // Throws Error: kMismatch when the files are of different models or numbers of tokens, kUnsupported
-// when one is under VestigeKV, and as inspect_file does. That both hold the same text is the caller's promise.
+// when one is under VestigeKV, and as inspect_file does. That both hold the same text is the
+// caller's promise.
 KeepOverlap keep_overlap(const std::string& file, const FileInfo& info, const std::string& other);
 
 std::string overlap_line(const KeepOverlap& overlap);

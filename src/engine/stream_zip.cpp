@@ -35,8 +35,8 @@ void copy_scores(const Scores& from, int64_t begin, int64_t end, Scores& to) {
   }
 }
 
-// The lowest score is for pairs that are gone or not read yet: those of positions [begin, end), which
-// are there, stay above it whatever they were given.
+// The lowest score is for pairs that are gone or not read yet: those of positions [begin, end),
+// which are there, stay above it whatever they were given.
 void raise_scores(int64_t begin, int64_t end, Scores& scores) {
   for (int64_t head = 0; head < scores.n_layer * scores.n_kv_head; ++head) {
     float* values = scores.values.data() + head * scores.n_context;

@@ -78,7 +78,8 @@ float gate_threshold(std::span<float> hard, std::span<const float> all, const Re
   const auto place = static_cast<int64_t>(std::floor(target.gate_loss() * (n + 1) + kSlack));
   if (place <= 0) return open;
   // Rows with infinities give entropies that cannot be ordered: they open the gate.
-  std::replace_if(hard.begin(), hard.end(), [](float x) { return std::isnan(x); }, open);
+  std::replace_if(
+      hard.begin(), hard.end(), [](float x) { return std::isnan(x); }, open);
   std::sort(hard.begin(), hard.end());
   const float threshold = hard[static_cast<size_t>(place - 1)];
   const auto passing =

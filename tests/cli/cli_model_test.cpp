@@ -266,8 +266,8 @@ TEST_F(CliModel, InspectDrawsWhatWasKept) {
 }
 
 TEST_F(CliModel, InspectCountsWhatTwoZipsShare) {
-  ASSERT_EQ(run({"zip", "doc.txt", "-o", "random.ctz", "--method", "random", "--no-check"}).exit_code,
-            0);
+  ASSERT_EQ(
+      run({"zip", "doc.txt", "-o", "random.ctz", "--method", "random", "--no-check"}).exit_code, 0);
   const json same =
       json::parse(run({"inspect", "doc.ctz", "--against", "doc.ctz", "--json"}).out)["against"];
   EXPECT_EQ(same["shared"], same["pairs_kept"]);

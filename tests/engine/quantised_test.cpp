@@ -121,7 +121,8 @@ TEST_P(Quantised, ASizeBudgetIsNeverExceeded) {
   }
 }
 
-// Earlier chunks are trimmed for their padding, and a last chunk of one token cannot make up for it.
+// Earlier chunks are trimmed for their padding, and a last chunk of one token cannot make up for
+// it.
 TEST_P(Quantised, ASizeBudgetHoldsWithAShortLastChunk) {
   const Model model = tiny();
   for (const int64_t chunk : {499, 83, 31}) {
