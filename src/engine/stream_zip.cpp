@@ -109,6 +109,11 @@ void StreamZipper::prefill(int64_t begin, int64_t end) {
       std::max(figures_.peak_kv_bytes, survivors_.kv_bytes() + chunk_.kv_bytes());
 }
 
+int64_t StreamZipper::pass_position(int64_t end) const {
+  const bool reads_only_rows = state().hp.layers.n_local() + state().hp.layers.n_recurrent() == 0;
+  return plan_.n_prefix() + (reads_only_rows ? plan_.n_context() : end);
+}
+
 void StreamZipper::score(int64_t begin, int64_t end) {
   const Stopwatch watch(figures_.score);
   const MethodTraits& method = method_traits(options_.method);
@@ -138,7 +143,7 @@ void StreamZipper::score(int64_t begin, int64_t end) {
                                        value_logs.empty() ? nullptr : value_logs.data());
   over.past.add_window(frozen_window_);
   run_pass(state(), *runner_, over.past, over.own_place, &over.sink,
-           {pass.input, plan_.n_prefix() + end, {}}, {.cancel = options_.cancel});
+           {pass.input, pass_position(end), {}}, {.cancel = options_.cancel});
 }
 
 SegmentTable StreamZipper::rows_now(int64_t begin, bool with_chunk) const {

@@ -28,6 +28,10 @@ class StreamZipper {
   int64_t first_row(int64_t begin) const { return begin == 0 ? plan_.n_prefix() : 0; }
   void prefill(int64_t begin, int64_t end);
   void score(int64_t begin, int64_t end);
+  // Where the pass stands that scores a chunk up to `end`: behind the whole text, as in two-pass
+  // and as questions do, so that scores of all chunks can be compared; right behind the chunk
+  // where sliding windows or states hold what comes just before.
+  int64_t pass_position(int64_t end) const;
   void evict(int64_t begin, int64_t end);
   // What sessions would see now, and before eviction all rows of the chunk.
   SegmentTable rows_now(int64_t begin, bool with_chunk) const;

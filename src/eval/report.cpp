@@ -221,6 +221,15 @@ void add_relative(const ReportTask& task, Report& report) {
   }
 }
 
+// Logs of one task are only ever written with other metrics by another version of the program.
+void check_metrics(const RunFile& run, const ReportTask& task) {
+  const auto metrics = run.header.at("metrics").get<std::vector<std::string>>();
+  if (metrics == task.metrics) return;
+  fail(ErrorKind::kMismatch,
+       "{}: has the metrics {} where an earlier log of {} has {}: report them by themselves",
+       run.name, fmt::join(metrics, ", "), task.task, fmt::join(task.metrics, ", "));
+}
+
 void note_run(const RunFile& run, std::vector<std::string>& notes) {
   const auto n_planned = run.header.at("n_contexts").get<int64_t>();
   if (run.n_contexts < n_planned) {
@@ -279,19 +288,6 @@ RunFile read_run(const std::string& path) {
   }
   return run;
 }
-
-namespace {
-
-// Logs of one task are only ever written with other metrics by another version of the program.
-void check_metrics(const RunFile& run, const ReportTask& task) {
-  const auto metrics = run.header.at("metrics").get<std::vector<std::string>>();
-  if (metrics == task.metrics) return;
-  fail(ErrorKind::kMismatch,
-       "{}: has the metrics {} where an earlier log of {} has {}: report them by themselves",
-       run.name, fmt::join(metrics, ", "), task.task, fmt::join(task.metrics, ", "));
-}
-
-}  // namespace
 
 Report make_report(std::span<const RunFile> runs) {
   Report report;

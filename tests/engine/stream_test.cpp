@@ -111,6 +111,36 @@ TEST(StreamZip, OneChunkKeepsWhatTwoPassKeeps) {
             full.select(Method::kKvzip, two_pass.budget, Allocation::kGlobal));
 }
 
+int64_t kept_by_both(const KeepSet& a, const KeepSet& b) {
+  int64_t n = 0;
+  for (size_t head = 0; head < a.rows.size(); ++head) {
+    std::vector<uint32_t> both;
+    std::set_intersection(a.rows[head].begin(), a.rows[head].end(), b.rows[head].begin(),
+                          b.rows[head].end(), std::back_inserter(both));
+    n += static_cast<int64_t>(both.size());
+  }
+  return n;
+}
+
+// While nothing is evicted, which a ratio near 1 puts off to the last chunk, streaming scores what
+// two-pass scores, from the same place behind the text: the same pairs go.
+TEST(StreamZip, ScoresAreThoseOfTwoPass) {
+  const Model model = tiny("llama");
+  const ZipOptions options = streaming(0.96);
+  const Context streamed = zipper(model, options).run();
+  ZipOptions two_pass = options;
+  two_pass.schedule = Schedule::kTwoPass;
+  two_pass.recon_attention = ReconAttention::kLocal;
+  Zipper full(model, plan_zip(*model.state(), layout(), random_tokens(kContext, 256, 5), two_pass),
+              two_pass);
+  full.prefill();
+  const KeepSet wanted = full.select(Method::kKvzip, two_pass.budget, Allocation::kGlobal);
+  const KeepSet& kept = streamed.state()->rows.global.kept;
+  ASSERT_EQ(kept.pairs_kept(), wanted.pairs_kept());
+  const int64_t n_dropped = 6 * kContext - wanted.pairs_kept();
+  EXPECT_LE(wanted.pairs_kept() - kept_by_both(kept, wanted), n_dropped / 50);
+}
+
 TEST(StreamZip, SameBytesWithAnyNumberOfThreads) {
   std::vector<std::byte> first;
   for (const int n_threads : {1, 2, 3}) {
