@@ -102,8 +102,8 @@ Run add_experiment(CLI::App& app, const eval::Experiment& experiment) {
       ->required()
       ->type_name("RUN.jsonl");
   app.add_option("--methods", run_options.methods,
-                 fmt::format("full, {}; separated by commas (default: {})",
-                             experiment.known_methods, fmt::join(experiment.methods, ",")))
+                 fmt::format("{}; separated by commas (default: {})", experiment.known_methods,
+                             fmt::join(experiment.methods, ",")))
       ->type_name("M,M...")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -120,10 +120,10 @@ Run add_experiment(CLI::App& app, const eval::Experiment& experiment) {
   add_integer(
       app, "--seed", {}, [&](int64_t n) { run_options.seed = static_cast<uint64_t>(n); },
       "Seed of the texts (default: 0)");
-  add_model_options(app, flags->model, "none");
+  add_model_options(app, flags->model, "none: one trained on such texts is needed");
   add_output_options(app, flags->output, "docs/eval.md");
   app.footer(
-      fmt::format("Example:\n  ctxzip eval {0} -m vestige-a1 --length 2048 "
+      fmt::format("Example:\n  ctxzip eval {0} -m vestige-a1-long --length 2048 "
                   "--out run.jsonl\nWhat is measured: docs/eval.md, docs/results-vestigekv.md",
                   experiment.name));
   return [flags, &experiment] { return run(experiment, *flags); };

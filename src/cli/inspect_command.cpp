@@ -122,7 +122,7 @@ int run(const InspectFlags& flags) {
   check_heatmap(flags);
   const FileInfo info = inspect_file(flags.file);
   std::optional<KeepOverlap> overlap;
-  if (!flags.against.empty()) overlap = keep_overlap(flags.file, info, flags.against);
+  if (!flags.against.empty()) overlap = keep_overlap(flags.file, flags.against);
   if (!flags.heatmap.empty()) write_heatmap(flags, info);
   if (flags.output.json) {
     Json json = inspect_json(flags.file, info);
@@ -163,7 +163,12 @@ Run add_inspect(CLI::App& app) {
   app.add_flag("--scores", flags->scores, "Draw the scores too: reads and scores the text again");
   app.add_option("--against", flags->against,
                  "Another zip of the same text: how many of the kept pairs are the same")
-      ->type_name("OTHER.ctz");
+      ->type_name("OTHER.ctz")
+      ->check(CLI::Validator(
+          [](const std::string& path) {
+            return path.empty() ? std::string("is empty, expected a file") : std::string();
+          },
+          ""));
   app.add_flag("--words", flags->words, "The text, with how much was kept of each word");
   add_model_options(app, flags->model,
                     "the one that the file was made with; --words, --scores and pages need it");

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "cli/human.h"
 #include "core/fail.h"
+#include "format/ctz.h"
 
 namespace ctxzip::cli {
 namespace {
@@ -14,48 +16,56 @@ double quotient(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-void check_evicted(const std::string& file, const FileInfo& info) {
-  if (!info.recall) return;
-  fail(ErrorKind::kUnsupported,
-       "{} is under VestigeKV, which evicts nothing: only zips that evict can be compared", file);
+CtzFile read_evicted(const std::string& path) {
+  CtzFile file = read_ctz(path);
+  if (file.meta.recall != nullptr) {
+    fail(ErrorKind::kUnsupported,
+         "{} is under VestigeKV, which evicts nothing: only zips that evict can be compared", path);
+  }
+  return file;
 }
 
-void check_same(const FileInfo& info, const std::string& other, const FileInfo& there) {
-  if (info.model_fingerprint != there.model_fingerprint) {
+void check_same(const CtzMeta& here, const std::string& other, const CtzMeta& there) {
+  if (here.model.digest() != there.model.digest()) {
     fail(ErrorKind::kMismatch,
          "{} was made with {} (fingerprint {}), this file with {} ({}): only zips of one text by "
          "one model can be compared",
-         other, there.model_name, there.model_fingerprint, info.model_name, info.model_fingerprint);
+         other, there.model_name, there.model.digest(), here.model_name, here.model.digest());
   }
-  if (info.report.context_tokens != there.report.context_tokens) {
+  if (here.context_tokens != there.context_tokens) {
     fail(ErrorKind::kMismatch,
-         "{} has {} tokens, this file {}: only zips of one text can be compared", other,
-         there.report.context_tokens, info.report.context_tokens);
+         "{} holds another text ({} tokens, this file {}): only zips of one text can be compared",
+         other, there.context_tokens.size(), here.context_tokens.size());
   }
+}
+
+int64_t count_shared(const KeepSet& a, const KeepSet& b) {
+  CHECK(a.rows.size() == b.rows.size());
+  int64_t n = 0;
+  std::vector<uint32_t> both;
+  for (size_t head = 0; head < a.rows.size(); ++head) {
+    both.clear();
+    std::ranges::set_intersection(a.rows[head], b.rows[head], std::back_inserter(both));
+    n += static_cast<int64_t>(both.size());
+  }
+  return n;
 }
 
 }  // namespace
 
 double KeepOverlap::share() const { return quotient(shared, pairs_kept); }
 
-KeepOverlap keep_overlap(const std::string& file, const FileInfo& info, const std::string& other) {
-  const FileInfo there = inspect_file(other);
-  check_evicted(file, info);
-  check_evicted(other, there);
-  check_same(info, other, there);
-  KeepOverlap overlap = {.other = other,
-                         .pairs_kept = info.report.pairs_kept,
-                         .other_pairs_kept = there.report.pairs_kept,
-                         .by_chance = quotient(there.report.pairs_kept, there.report.pairs_total)};
-  // A part for every token: shares are 0 and 1.
-  const int64_t n_part = std::max<int64_t>(1, info.report.context_tokens);
-  const KeptMap here_map = read_kept_map(file, n_part);
-  const KeptMap there_map = read_kept_map(other, n_part);
-  CHECK(here_map.share.size() == there_map.share.size());
-  for (size_t at = 0; at < here_map.share.size(); ++at) {
-    if (here_map.share[at] > 0 && there_map.share[at] > 0) ++overlap.shared;
-  }
-  return overlap;
+KeepOverlap keep_overlap(const std::string& file, const std::string& other) {
+  const CtzFile here = read_evicted(file);
+  const CtzFile there = read_evicted(other);
+  check_same(here.meta, other, there.meta);
+  const KeepSet& kept = here.rows.global.kept;
+  const KeepSet& also = there.rows.global.kept;
+  return {.other = other,
+          .pairs_kept = kept.pairs_kept(),
+          .other_pairs_kept = also.pairs_kept(),
+          .shared = count_shared(kept, also),
+          .by_chance = quotient(also.pairs_kept(), also.n_layer * also.n_kv_head * also.n_context)};
 }
 
 std::string overlap_line(const KeepOverlap& overlap) {

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "cli/json_output.h"
-#include "ctxzip/context.h"
 
 namespace ctxzip::cli {
 
@@ -19,10 +18,9 @@ struct KeepOverlap {
   double share() const;
 };
 
-// Throws Error: kMismatch when the files are of different models or numbers of tokens, kUnsupported
-// when one is under VestigeKV, and as inspect_file does. That both hold the same text is the
-// caller's promise.
-KeepOverlap keep_overlap(const std::string& file, const FileInfo& info, const std::string& other);
+// Throws Error: kMismatch when the files are of different models or texts, kUnsupported when one is
+// under VestigeKV, and as inspect_file does.
+KeepOverlap keep_overlap(const std::string& file, const std::string& other);
 
 std::string overlap_line(const KeepOverlap& overlap);
 Json overlap_json(const KeepOverlap& overlap);

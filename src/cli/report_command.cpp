@@ -48,7 +48,7 @@ Run add_report(CLI::App& app) {
   app.add_option("-o,--out", flags->out, "Folder for the files; it is made if it is missing")
       ->required()
       ->type_name("DIR");
-  add_output_options(app, flags->output, "docs/eval.md");
+  add_output_options(app, flags->output, "docs/cli.md");
   app.footer(
       "Examples:\n"
       "  ctxzip report squad.jsonl niah.jsonl -o report\n"

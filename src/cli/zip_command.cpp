@@ -119,6 +119,10 @@ void check_flags(const ZipFlags& flags) {
   if (flags.zip.budget.quality && !flags.zip.self_check) {
     throw CLI::ValidationError("--no-check", "--quality needs the check");
   }
+  if (flags.zip.schedule == Schedule::kStreaming &&
+      flags.zip.recon_attention == ReconAttention::kFull) {
+    throw CLI::ValidationError("--recon-attention", "streaming has no whole text to attend to");
+  }
   const bool by_heads =
       flags.zip.method == Method::kHeadsDuo || flags.zip.method == Method::kHeadsDrop;
   if (by_heads && flags.heads.empty()) {

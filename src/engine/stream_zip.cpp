@@ -75,7 +75,11 @@ StreamZipper::StreamZipper(const Model& model, ZipPlan plan, const ZipOptions& o
       window_(make_window_store(state(), std::min(options.batch_tokens, longest_chunk(plan_)))),
       states_(first_states(state())),
       survivors_(global_shape(state()), plan_.n_prefix(), plan_.n_context()) {
-  options_.recon_attention = ReconAttention::kLocal;
+  if (options_.recon_attention == ReconAttention::kFull) {
+    fail(ErrorKind::kInvalidArgument,
+         "a streaming zip has no whole text that scoring could attend to: local attention or the "
+         "two-pass schedule is expected");
+  }
   const KvShape& shape = survivors_.shape();
   scores_ = start_scores(shape.n_layer, shape.n_kv_head, plan_.n_context());
   if (options_.self_check && !plan_.too_short) {

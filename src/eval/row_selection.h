@@ -23,7 +23,8 @@ struct RowSelection {
 // "h2o-recent", "snapkv", "streaming-llm", "random"; nothing for another name.
 std::optional<RowSelection> find_selection(std::string_view name);
 constexpr const char* kSelectionNames =
-    "sigma, sigma-N (N principal directions), sigma-row, sigma-content, h2o, h2o-recent, snapkv, "
+    "full, sigma, sigma-N (N principal directions), sigma-row, sigma-content, h2o, h2o-recent, "
+    "snapkv, "
     "streaming-llm, random";
 
 // Rows (layer) that a budget of max(1, round(ratio x rows)) and four sinks keeps in every layer.

@@ -68,14 +68,18 @@ RunLog::RunLog(const std::string& path, const Json& header, const RunPlan& plan,
     if (n_good < content.size() && ftruncate(file_, static_cast<off_t>(n_good)) != 0) {
       fail_io(path_, "shortened");
     }
-    if (n_good == 0) write(to_line(header) + "\n");
+    started_ = n_good == 0;
+    if (started_) write(to_line(header) + "\n");
   } catch (...) {
     close(file_);
     throw;
   }
 }
 
-RunLog::~RunLog() { close(file_); }
+RunLog::~RunLog() {
+  if (started_ && n_contexts_done_ == 0) unlink(path_.c_str());
+  close(file_);
+}
 
 void RunLog::open_locked() {
   file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

@@ -13,7 +13,8 @@ namespace ctxzip::eval {
 // Every record that a run will write, in order, one list for each context.
 using RunPlan = std::vector<std::vector<RecordKey>>;
 
-// Holds the file open and locked against a second writer.
+// Holds the file open and locked against a second writer. A file that it started and added no
+// context to is removed: it would only stand in the way of a run with other options.
 class RunLog {
  public:
   // Starts the file, or reads what an earlier run left: whole contexts are kept, a cut-off last
@@ -45,6 +46,7 @@ class RunLog {
   std::string path_;
   std::vector<std::string> metrics_;
   int file_ = -1;
+  bool started_ = false;
   size_t n_contexts_done_ = 0;
   std::vector<AnswerRecord> records_;
 };

@@ -40,6 +40,11 @@ void check_options(const RunOptions& options) {
       fail(ErrorKind::kInvalidArgument, "method {} is given twice", method->name);
     }
   }
+  if (options.schedule == Schedule::kStreaming &&
+      options.recon_attention == ReconAttention::kFull) {
+    fail(ErrorKind::kInvalidArgument,
+         "streaming has no whole text to attend to: local reconstruction attention is expected");
+  }
   if (needs_ratio && options.ratios.empty()) {
     fail(ErrorKind::kInvalidArgument, "no ratio is given: expected at least one");
   }

@@ -194,6 +194,10 @@ TEST_F(CliModel, RowTypesAndSchedulesAreStoredAndShown) {
   EXPECT_EQ(asked.exit_code, 0) << asked.err;
   const auto refused =
       run({"zip", "doc.txt", "-o", "no.ctz", "--schedule", "streaming", "--quality", "0.1"});
+  EXPECT_EQ(run({"zip", "doc.txt", "-o", "no.ctz", "--schedule", "streaming", "--recon-attention",
+                 "full"})
+                .exit_code,
+            2);
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.err.find("two-pass"), std::string::npos) << refused.err;
 }
@@ -285,6 +289,19 @@ TEST_F(CliModel, InspectCountsWhatTwoZipsShare) {
   const ProgramResult longer = run({"inspect", "doc.ctz", "--against", "other.ctz"});
   EXPECT_EQ(longer.exit_code, 1);
   EXPECT_NE(longer.err.find("only zips of one text"), std::string::npos) << longer.err;
+  // As many tokens, in another order.
+  folder_->write("one.txt", "one two three four five six seven eight nine ten");
+  folder_->write("two.txt", "one two three four five six seven eight ten nine");
+  for (const char* name : {"one", "two"}) {
+    ASSERT_EQ(
+        run({"zip", std::string(name) + ".txt", "-o", std::string(name) + ".ctz", "--no-check"})
+            .exit_code,
+        0);
+  }
+  const ProgramResult reordered = run({"inspect", "one.ctz", "--against", "two.ctz"});
+  EXPECT_EQ(reordered.exit_code, 1);
+  EXPECT_NE(reordered.err.find("another text"), std::string::npos) << reordered.err;
+  EXPECT_EQ(run({"inspect", "doc.ctz", "--against", ""}).exit_code, 2);
 }
 
 TEST_F(CliModel, AnalyzeFillsAFolderAndPrintsItsFigures) {

@@ -117,6 +117,14 @@ TEST_F(RunLogTest, OneHeaderAndALineForEachRecord) {
 }
 
 // Around every line's end and at many bytes between (each try syncs the disk several times).
+TEST_F(RunLogTest, OneWithoutAContextIsNotLeftBehind) {
+  { RunLog log(path_, header(), plan(), kMetrics); }
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  Json other = header();
+  other["seed"] = 5;
+  EXPECT_NO_THROW(RunLog(path_, other, plan(), kMetrics));
+}
+
 TEST_F(RunLogTest, GoesOnFromAnyByte) {
   const std::string whole = whole_run();
   for (size_t length = 0; length <= whole.size(); ++length) {

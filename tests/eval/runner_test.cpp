@@ -235,6 +235,10 @@ TEST_F(RunnerTest, RefusesOptionsThatCannotWork) {
     });
   };
   EXPECT_FALSE(streamed("kvzip"));
+  EXPECT_TRUE(refused([](RunOptions& o) {
+    o.schedule = Schedule::kStreaming;
+    o.recon_attention = ReconAttention::kFull;
+  }));
   EXPECT_FALSE(streamed("random"));
   // Scores that only a whole text has, and settings that score it for a question.
   for (const char* method : {"kvzip-first", "h2o", "snapkv", "expected-attention", "h2o-prefill",
