@@ -1,7 +1,9 @@
 // Which context rows survive: the output of selection, the input of compaction.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -25,6 +27,18 @@ struct KeepSet {
   int64_t pairs_total() const { return n_layer * n_kv_head * n_context; }
   bool operator==(const KeepSet&) const = default;
 };
+
+// Pairs that both keep, of sets of one shape.
+inline int64_t pairs_shared(const KeepSet& a, const KeepSet& b) {
+  int64_t n = 0;
+  std::vector<uint32_t> both;
+  for (size_t head = 0; head < a.rows.size(); ++head) {
+    both.clear();
+    std::ranges::set_intersection(a.rows[head], b.rows[head], std::back_inserter(both));
+    n += static_cast<int64_t>(both.size());
+  }
+  return n;
+}
 
 // No context, no rows.
 inline KeepSet keep_nothing(int64_t n_layer, int64_t n_kv_head) {

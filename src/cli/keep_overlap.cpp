@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <iterator>
-
 #include "cli/human.h"
 #include "core/fail.h"
 #include "format/ctz.h"
@@ -39,18 +36,6 @@ void check_same(const CtzMeta& here, const std::string& other, const CtzMeta& th
   }
 }
 
-int64_t count_shared(const KeepSet& a, const KeepSet& b) {
-  CHECK(a.rows.size() == b.rows.size());
-  int64_t n = 0;
-  std::vector<uint32_t> both;
-  for (size_t head = 0; head < a.rows.size(); ++head) {
-    both.clear();
-    std::ranges::set_intersection(a.rows[head], b.rows[head], std::back_inserter(both));
-    n += static_cast<int64_t>(both.size());
-  }
-  return n;
-}
-
 }  // namespace
 
 double KeepOverlap::share() const { return quotient(shared, pairs_kept); }
@@ -61,11 +46,12 @@ KeepOverlap keep_overlap(const std::string& file, const std::string& other) {
   check_same(here.meta, other, there.meta);
   const KeepSet& kept = here.rows.global.kept;
   const KeepSet& also = there.rows.global.kept;
+  CHECK(kept.rows.size() == also.rows.size());
   return {.other = other,
           .pairs_kept = kept.pairs_kept(),
           .other_pairs_kept = also.pairs_kept(),
-          .shared = count_shared(kept, also),
-          .by_chance = quotient(also.pairs_kept(), also.n_layer * also.n_kv_head * also.n_context)};
+          .shared = pairs_shared(kept, also),
+          .by_chance = quotient(also.pairs_kept(), also.pairs_total())};
 }
 
 std::string overlap_line(const KeepOverlap& overlap) {

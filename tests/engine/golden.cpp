@@ -63,15 +63,8 @@ KeepSet decode_bitmap(const std::string& base64, int64_t n_layer, int64_t n_kv_h
 
 double overlap(const KeepSet& expected, const KeepSet& found) {
   CHECK(expected.rows.size() == found.rows.size());
-  int64_t common = 0;
-  for (size_t head = 0; head < expected.rows.size(); ++head) {
-    std::vector<uint32_t> both;
-    std::set_intersection(expected.rows[head].begin(), expected.rows[head].end(),
-                          found.rows[head].begin(), found.rows[head].end(),
-                          std::back_inserter(both));
-    common += static_cast<int64_t>(both.size());
-  }
-  return static_cast<double>(common) / static_cast<double>(expected.pairs_kept());
+  return static_cast<double>(pairs_shared(expected, found)) /
+         static_cast<double>(expected.pairs_kept());
 }
 
 Golden load_golden(const std::string& name) {

@@ -96,30 +96,21 @@ TEST_P(Stream, WithoutEvictionItIsTheFullCache) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Stream, testing::Values("llama", "gemma3"));
 
+// What the two-pass schedule keeps under the same options.
+KeepSet two_pass_keeps(const Model& model, ZipOptions options) {
+  options.schedule = Schedule::kTwoPass;
+  Zipper full(model, plan_zip(*model.state(), layout(), random_tokens(kContext, 256, 5), options),
+              options);
+  full.prefill();
+  return full.select(Method::kKvzip, options.budget, Allocation::kGlobal);
+}
+
 // One chunk is the two-pass schedule with local attention.
 TEST(StreamZip, OneChunkKeepsWhatTwoPassKeeps) {
   const Model model = tiny("llama");
   const ZipOptions options = streaming(0.3, 4096);
   const Context streamed = zipper(model, options).run();
-  ZipOptions two_pass = options;
-  two_pass.schedule = Schedule::kTwoPass;
-  two_pass.recon_attention = ReconAttention::kLocal;
-  Zipper full(model, plan_zip(*model.state(), layout(), random_tokens(kContext, 256, 5), two_pass),
-              two_pass);
-  full.prefill();
-  EXPECT_EQ(streamed.state()->rows.global.kept,
-            full.select(Method::kKvzip, two_pass.budget, Allocation::kGlobal));
-}
-
-int64_t kept_by_both(const KeepSet& a, const KeepSet& b) {
-  int64_t n = 0;
-  for (size_t head = 0; head < a.rows.size(); ++head) {
-    std::vector<uint32_t> both;
-    std::set_intersection(a.rows[head].begin(), a.rows[head].end(), b.rows[head].begin(),
-                          b.rows[head].end(), std::back_inserter(both));
-    n += static_cast<int64_t>(both.size());
-  }
-  return n;
+  EXPECT_EQ(streamed.state()->rows.global.kept, two_pass_keeps(model, options));
 }
 
 // While nothing is evicted, which a ratio near 1 puts off to the last chunk, streaming scores what
@@ -128,17 +119,11 @@ TEST(StreamZip, ScoresAreThoseOfTwoPass) {
   const Model model = tiny("llama");
   const ZipOptions options = streaming(0.96);
   const Context streamed = zipper(model, options).run();
-  ZipOptions two_pass = options;
-  two_pass.schedule = Schedule::kTwoPass;
-  two_pass.recon_attention = ReconAttention::kLocal;
-  Zipper full(model, plan_zip(*model.state(), layout(), random_tokens(kContext, 256, 5), two_pass),
-              two_pass);
-  full.prefill();
-  const KeepSet wanted = full.select(Method::kKvzip, two_pass.budget, Allocation::kGlobal);
+  const KeepSet wanted = two_pass_keeps(model, options);
   const KeepSet& kept = streamed.state()->rows.global.kept;
   ASSERT_EQ(kept.pairs_kept(), wanted.pairs_kept());
   const int64_t n_dropped = 6 * kContext - wanted.pairs_kept();
-  EXPECT_LE(wanted.pairs_kept() - kept_by_both(kept, wanted), n_dropped / 50);
+  EXPECT_LE(wanted.pairs_kept() - pairs_shared(kept, wanted), n_dropped / 50);
 }
 
 TEST(StreamZip, SameBytesWithAnyNumberOfThreads) {

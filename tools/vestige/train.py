@@ -5,7 +5,7 @@
 a: [delta, latent] x 2, branch not rotated (kimi-linear); b: the same with a rotated branch (kimi-linear-rope);
 c: three latent layers, rotated (deepseek2). Data depend on the seed alone, so a and b of one seed see the same text.
 Writes FOLDER/NAME-sSEED.pt after every stage, from which a training that was stopped goes on, and at the end .json
-(loss curve, needles found). A model needs 30 to 40 minutes of one core. Needs torch and numpy.
+(loss curve, needles found). A model needs half an hour of one core. Needs torch and numpy.
 """
 import argparse, json, os, time
 import numpy as np, torch, torch.nn.functional as F
