@@ -23,6 +23,20 @@ float positive(const GgufFile& file, const std::string& key, double otherwise) {
   return static_cast<float>(value);
 }
 
+void read_expert_groups(const GgufFile& file, const std::string& prefix, ExpertSettings& experts) {
+  if (file.find_int(prefix + "expert_group_count").value_or(0) <= 1) return;
+  experts.n_group = file.require_int(prefix + "expert_group_count", 1, experts.n_expert);
+  experts.n_group_used = file.require_int(prefix + "expert_group_used_count", 1, experts.n_group);
+  const int64_t n_member = experts.n_expert / experts.n_group;
+  if (experts.n_expert % experts.n_group != 0 || n_member < 2 ||
+      experts.n_group_used * n_member < experts.n_used) {
+    fail(ErrorKind::kCorruptFile,
+         "{}: {} experts in {} groups, of which {} give {} experts to a token (groups of equal "
+         "size, two experts or more, that hold enough are expected)",
+         file.path(), experts.n_expert, experts.n_group, experts.n_group_used, experts.n_used);
+  }
+}
+
 // What libllama derives from the same keys (llama_context's constructor).
 void read_rope_scaling(const GgufFile& file, const std::string& prefix, Hyperparameters& hp) {
   RopeSettings& rope = hp.rope;
@@ -152,9 +166,7 @@ void read_experts(const GgufFile& file, int64_t n_ff_default, Hyperparameters& h
          gating, kSoftmaxGating, kSigmoidGating);
   }
   experts.sigmoid = gating == kSigmoidGating;
-  if (file.find_int(prefix + "expert_group_count").value_or(0) > 1) {
-    fail(ErrorKind::kUnsupported, "{}: grouped experts are not supported", file.path());
-  }
+  read_expert_groups(file, prefix, experts);
 }
 
 void refuse_experts(const GgufFile& file, const Hyperparameters& hp) {

@@ -25,6 +25,8 @@ struct RopeSettings {
 struct ExpertSettings {
   int64_t n_expert = 0;
   int64_t n_used = 0;
+  int64_t n_group = 1;          // neighbouring experts make a group
+  int64_t n_group_used = 1;     // a token's experts come from so many
   int64_t n_ff = 0;             // of one expert
   int64_t n_ff_shared = 0;      // of the expert that every token takes; 0: there is none
   int64_t n_leading_dense = 0;  // the first layers have dense feed-forwards
@@ -93,7 +95,7 @@ void read_plain_heads(const GgufFile& file, Hyperparameters& hp);
 int64_t read_hybrid_layers(const GgufFile& file, Hyperparameters& hp);
 
 // Experts as the file says; `n_ff_default`: of one expert, where it does not. Throws kCorruptFile,
-// kUnsupported (grouped experts, other routers than softmax and sigmoid).
+// kUnsupported (other routers than softmax and sigmoid).
 void read_experts(const GgufFile& file, int64_t n_ff_default, Hyperparameters& hp);
 
 // For architectures without experts: throws kUnsupported if the file has some.

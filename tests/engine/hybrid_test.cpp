@@ -182,12 +182,6 @@ TEST(HybridFiles, WhatIsNotSupportedIsNamed) {
   expect_names(load_refusal({.architecture = "deepseek2",
                              .edit =
                                  [](gguf_context* gguf) {
-                                   gguf_set_val_u32(gguf, "deepseek2.expert_group_count", 2);
-                                 }}),
-               "grouped experts");
-  expect_names(load_refusal({.architecture = "deepseek2",
-                             .edit =
-                                 [](gguf_context* gguf) {
                                    gguf_remove_key(gguf, "deepseek2.attention.key_length_mla");
                                  }}),
                "key_length_mla");

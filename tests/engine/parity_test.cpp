@@ -82,6 +82,14 @@ std::function<void(gguf_context*)> deepseek_yarn() {
   };
 }
 
+std::function<void(gguf_context*)> expert_groups(std::string architecture, uint32_t n,
+                                                 uint32_t n_used) {
+  return [=](gguf_context* gguf) {
+    gguf_set_val_u32(gguf, (architecture + ".expert_group_count").c_str(), n);
+    gguf_set_val_u32(gguf, (architecture + ".expert_group_used_count").c_str(), n_used);
+  };
+}
+
 const std::vector<Variant>& variants() {
   static const std::vector<Variant> all = {
       {"llama", {}},
@@ -106,7 +114,17 @@ const std::vector<Variant>& variants() {
       {"deepseek2_linear",
        {.architecture = "deepseek2", .edit = rope_scaling("deepseek2", "linear", 4)}},
       {"deepseek2_dense", {.architecture = "deepseek2", .n_leading_dense = 3}},
+      {"deepseek2_groups",
+       {.architecture = "deepseek2",
+        .n_expert = 12,
+        .n_expert_used = 3,
+        .sigmoid_experts = true,
+        .edit = expert_groups("deepseek2", 4, 2)}},
       {"kimi", {.architecture = "kimi-linear"}},
+      {"kimi_groups",
+       {.architecture = "kimi-linear",
+        .n_expert = 8,
+        .edit = expert_groups("kimi-linear", 2, 1)}},
       {"kimi_sigmoid",
        {.architecture = "kimi-linear", .sigmoid_experts = true, .kinds = "rrgrrgr"}},
       {"kimi_dense", {.architecture = "kimi-linear", .n_leading_dense = 2, .kinds = "gr"}},

@@ -147,7 +147,16 @@ TEST(ModelFile, UnsupportedVariantsAreNamed) {
   expect(refused({.architecture = "qwen3moe", .edit = number("qwen3moe.expert_used_count", 9)}),
          ErrorKind::kCorruptFile, "expert_used_count");
   expect(refused({.architecture = "qwen3moe", .edit = number("qwen3moe.expert_group_count", 2)}),
-         ErrorKind::kUnsupported, "grouped experts");
+         ErrorKind::kCorruptFile, "expert_group_used_count");
+  // Four experts of which each token takes two.
+  for (const uint32_t n_group : {3, 4}) {
+    const auto groups = [=](gguf_context* gguf) {
+      gguf_set_val_u32(gguf, "qwen3moe.expert_group_count", n_group);
+      gguf_set_val_u32(gguf, "qwen3moe.expert_group_used_count", 2);
+    };
+    expect(refused({.architecture = "qwen3moe", .edit = groups}), ErrorKind::kCorruptFile,
+           "4 experts in");
+  }
   expect(refused({.architecture = "qwen3", .without_tensor = "blk.0.attn_k_norm.weight"}),
          ErrorKind::kCorruptFile, "attn_k_norm");
   const auto short_pattern = [](gguf_context* gguf) {

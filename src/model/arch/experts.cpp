@@ -5,6 +5,27 @@
 namespace ctxzip::arch {
 namespace {
 
+// `ranked` (n_tokens, n_expert) with -inf for the experts outside of each token's best groups. A
+// group is as good as its two best experts together (arXiv 2412.19437, section 2.1.2).
+ggml_tensor* within_best_groups(ggml_context* context, ggml_tensor* ranked,
+                                const ExpertSettings& experts) {
+  const int64_t n_tokens = ranked->ne[1];
+  const int64_t n_member = experts.n_expert / experts.n_group;
+  ggml_tensor* groups = ggml_reshape_3d(context, ranked, n_member, experts.n_group, n_tokens);
+  ggml_tensor* two = ggml_get_rows(
+      context, ggml_reshape_4d(context, ranked, 1, n_member, experts.n_group, n_tokens),
+      ggml_argsort_top_k(context, groups, 2));
+  ggml_tensor* worth =
+      ggml_sum_rows(context, ggml_reshape_3d(context, two, 2, experts.n_group, n_tokens));
+  ggml_tensor* best =
+      ggml_argsort_top_k(context, ggml_reshape_2d(context, worth, experts.n_group, n_tokens),
+                         static_cast<int>(experts.n_group_used));
+  ggml_tensor* nobody = ggml_fill(context, groups, -INFINITY);
+  ggml_tensor* members = ggml_get_rows(context, groups, best);
+  return ggml_reshape_2d(context, ggml_set_rows(context, nobody, members, best), experts.n_expert,
+                         n_tokens);
+}
+
 // What each chosen expert counts: (n_tokens, n_used, 1). `chosen` gets their numbers, (n_tokens,
 // n_used).
 ggml_tensor* route(const GraphScope& scope, ggml_tensor* x, int64_t layer, ggml_tensor*& chosen) {
@@ -19,6 +40,7 @@ ggml_tensor* route(const GraphScope& scope, ggml_tensor* x, int64_t layer, ggml_
   // A bias changes who is chosen, not what they count.
   ggml_tensor* bias = scope.weights.get(layer_name(layer, "exp_probs_b.bias"));
   ggml_tensor* ranked = bias != nullptr ? ggml_add(context, shares, bias) : shares;
+  if (experts.n_group > 1) ranked = within_best_groups(context, ranked, experts);
   chosen = ggml_argsort_top_k(context, ranked, static_cast<int>(experts.n_used));
   ggml_tensor* kept = ggml_get_rows(
       context, ggml_reshape_3d(context, shares, 1, experts.n_expert, n_tokens), chosen);
