@@ -1,6 +1,7 @@
-// Prefill attention alone: a batch of 512 tokens over the rows before it and, causally, its own;
-// ours against ggml's flash attention as llama.cpp calls it (f16 rows interleaved by head, f16
-// mask), same threads, taking turns. Outputs are compared.
+// Attention alone, ours against ggml's flash attention as llama.cpp calls it (f16 rows interleaved
+// by head, f16 mask), same threads, taking turns; outputs are compared. Prefill: a batch of 512
+// tokens over the rows before it and, causally, its own. Decode of latent attention: one token of
+// 32 heads over rows of 512 + 64, with the kernel of the model's graph and that of recall.
 #include <ggml-backend.h>
 #include <ggml-cpp.h>
 #include <ggml-cpu.h>
@@ -15,12 +16,14 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "attention/tile_batch.h"
 #include "kernels/attention.h"
 #include "kernels/half.h"
+#include "kernels/mla.h"
 
 namespace ctxzip {
 namespace {
@@ -153,6 +156,111 @@ void ours(const ModelShape& shape, const Inputs& inputs, int64_t n_rows, std::ve
   other.join();
 }
 
+// One token over latent rows, whose first part is the value.
+class GgmlLatentDecode {
+ public:
+  GgmlLatentDecode(const MlaShape& shape, const std::vector<float>& q,
+                   const std::vector<uint16_t>& rows)
+      : backend_(ggml_backend_cpu_init()),
+        context_(ggml_init({.mem_size = 16 * ggml_tensor_overhead() + ggml_graph_overhead(),
+                            .mem_buffer = nullptr,
+                            .no_alloc = true})) {
+    ggml_context* c = context_.get();
+    ggml_backend_cpu_set_n_threads(backend_.get(), kThreads);
+    const int64_t n_rows = static_cast<int64_t>(rows.size()) / shape.row_dim();
+    ggml_tensor* queries = ggml_new_tensor_3d(c, GGML_TYPE_F32, shape.row_dim(), 1, shape.n_head);
+    ggml_tensor* k = ggml_new_tensor_3d(c, GGML_TYPE_F16, shape.row_dim(), n_rows, 1);
+    ggml_tensor* mask = ggml_new_tensor_2d(c, GGML_TYPE_F16, n_rows, 1);
+    ggml_tensor* v = ggml_view_3d(c, k, shape.latent, n_rows, 1, k->nb[1], k->nb[2], 0);
+    out_ = ggml_flash_attn_ext(c, queries, k, v, mask, shape.scale, 0, 0);
+    graph_ = ggml_new_graph(c);
+    ggml_build_forward_expand(graph_, out_);
+    buffer_.reset(ggml_backend_alloc_ctx_tensors(c, backend_.get()));
+    if (!buffer_) std::exit(1);
+    std::memcpy(queries->data, q.data(), ggml_nbytes(queries));
+    std::memcpy(k->data, rows.data(), ggml_nbytes(k));
+    std::memset(mask->data, 0, ggml_nbytes(mask));
+  }
+
+  void run() { ggml_backend_graph_compute(backend_.get(), graph_); }
+  // (n_head, latent)
+  const float* out() const { return static_cast<const float*>(out_->data); }
+
+ private:
+  ggml_backend_ptr backend_;
+  ggml_context_ptr context_;
+  ggml_backend_buffer_ptr buffer_;
+  ggml_cgraph* graph_ = nullptr;
+  ggml_tensor* out_ = nullptr;
+};
+
+// Calls work(item) for all items, on two threads.
+void on_items(int64_t n_items, const std::function<void(int64_t)>& work) {
+  std::atomic<int64_t> next = 0;
+  const auto take = [&] {
+    for (int64_t item = next++; item < n_items; item = next++) work(item);
+  };
+  std::thread other(take);
+  take();
+  other.join();
+}
+
+// As the model's graph decodes without a policy.
+void graph_decode(const MlaShape& shape, const std::vector<float>& q,
+                  const std::vector<uint16_t>& rows, std::vector<float>& partials,
+                  std::vector<float>& out) {
+  const AttentionKernels& kernels = tuned_attention_kernels();
+  const AttentionShape attention = {.row_type = RowType::kF16,
+                                    .head_dim = shape.row_dim(),
+                                    .group = shape.n_head,
+                                    .scale = shape.scale,
+                                    .value_dim = shape.latent};
+  const int64_t n_rows = static_cast<int64_t>(rows.size()) / shape.row_dim();
+  const int64_t n_blocks = (n_rows + kRowsPerBlock - 1) / kRowsPerBlock;
+  const int64_t stride = shape.n_head * (shape.latent + 2);
+  partials.resize(static_cast<size_t>(n_blocks * stride));
+  on_items(n_blocks, [&](int64_t block) {
+    kernels.attend_block(attention, q.data(), {rows.data(), rows.data(), n_rows},
+                         block * kRowsPerBlock, std::min(n_rows, (block + 1) * kRowsPerBlock),
+                         partials.data() + block * stride);
+  });
+  AttentionShape one_head = attention;
+  one_head.group = 1;
+  on_items(shape.n_head, [&](int64_t head) {
+    kernels.merge_blocks(one_head, partials.data() + head * (shape.latent + 2), stride, n_blocks,
+                         out.data() + head * shape.latent);
+  });
+}
+
+// As a step of recall attends to rows.
+void recall_decode(const MlaShape& shape, const std::vector<float>& q,
+                   const std::vector<uint16_t>& rows, std::vector<float>& partials,
+                   std::vector<float>& out) {
+  const MlaKernels& kernels = tuned_mla_kernels();
+  const int64_t n_rows = static_cast<int64_t>(rows.size()) / shape.row_dim();
+  const int64_t n_blocks = (n_rows + kRowsPerBlock - 1) / kRowsPerBlock;
+  const std::unique_ptr<float, decltype(&std::free)> packed(
+      static_cast<float*>(std::aligned_alloc(
+          64, sizeof(float) * static_cast<size_t>(packed_floats(shape.n_head, shape.row_dim())))),
+      &std::free);
+  kernels.pack(q.data(), shape.n_head, shape.row_dim(), shape.row_dim(), shape.scale, packed.get());
+  partials.resize(static_cast<size_t>(n_blocks * partial_floats(shape)));
+  std::vector<const float*> all;
+  for (int64_t block = 0; block < n_blocks; ++block) {
+    all.push_back(partials.data() + block * partial_floats(shape));
+  }
+  on_items(n_blocks, [&](int64_t block) {
+    kernels.attend(shape, {packed.get(), shape.n_head, shape.row_dim()},
+                   {rows.data(), RowType::kF16, shape.row_dim()}, block * kRowsPerBlock,
+                   std::min(n_rows, (block + 1) * kRowsPerBlock),
+                   partials.data() + block * partial_floats(shape));
+  });
+  constexpr int64_t kDims = 64;
+  on_items(shape.latent / kDims, [&](int64_t part) {
+    kernels.merge(shape, all.data(), n_blocks, part * kDims, kDims, out.data());
+  });
+}
+
 double seconds(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
@@ -163,6 +271,52 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+void require_equal(const char* what, const std::vector<float>& ours, const float* theirs) {
+  for (size_t at = 0; at < ours.size(); ++at) {
+    const float difference = std::abs(ours[at] - theirs[at]);
+    if (difference <= kTolerance) continue;
+    std::fprintf(stderr, "%s: outputs differ by %g\n", what, static_cast<double>(difference));
+    std::exit(1);
+  }
+}
+
+void compare_latent_decode(int64_t n_rows) {
+  const MlaShape shape = {
+      .latent = 512, .branch = 64, .n_head = 32, .scale = 1 / std::sqrt(576.0f)};
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> q(static_cast<size_t>(shape.n_head * shape.row_dim()));
+  for (float& value : q) value = normal(random);
+  std::vector<uint16_t> rows(static_cast<size_t>(n_rows * shape.row_dim()));
+  for (uint16_t& value : rows) value = float_to_half(normal(random));
+  GgmlLatentDecode theirs(shape, q, rows);
+  std::vector<float> out(static_cast<size_t>(shape.n_head * shape.latent));
+  std::vector<float> partials;
+  std::vector<double> theirs_s;
+  std::vector<double> graph_s;
+  std::vector<double> recall_s;
+  std::vector<double> graph_ratio;
+  std::vector<double> recall_ratio;
+  for (int round = 0; round < 3 * kRounds; ++round) {
+    theirs_s.push_back(seconds([&] { theirs.run(); }));
+    graph_s.push_back(seconds([&] { graph_decode(shape, q, rows, partials, out); }));
+    require_equal("graph's latent decode", out, theirs.out());
+    recall_s.push_back(seconds([&] { recall_decode(shape, q, rows, partials, out); }));
+    require_equal("recall's latent decode", out, theirs.out());
+    graph_ratio.push_back(theirs_s.back() / graph_s.back());
+    recall_ratio.push_back(theirs_s.back() / recall_s.back());
+  }
+  const double gflop =
+      2e-9 * static_cast<double>(n_rows * shape.n_head * (shape.row_dim() + shape.latent));
+  std::printf(
+      "latent decode %6lld  ggml %8.2f ms %6.1f GFLOP/s  graph %8.2f ms %6.1f %5.2fx  recall"
+      " %8.2f ms %6.1f %5.2fx\n",
+      static_cast<long long>(n_rows), 1e3 * median(theirs_s), gflop / median(theirs_s),
+      1e3 * median(graph_s), gflop / median(graph_s), median(graph_ratio), 1e3 * median(recall_s),
+      gflop / median(recall_s), median(recall_ratio));
+  std::fflush(stdout);
 }
 
 void compare(const ModelShape& shape, int64_t n_rows) {
@@ -177,14 +331,7 @@ void compare(const ModelShape& shape, int64_t n_rows) {
     ours_s.push_back(seconds([&] { ours(shape, inputs, n_rows, out); }));
     ratios.push_back(theirs_s.back() / ours_s.back());
   }
-  float worst = 0;
-  for (size_t at = 0; at < out.size(); ++at) {
-    worst = std::max(worst, std::abs(out[at] - theirs.out()[at]));
-  }
-  if (!(worst <= kTolerance)) {
-    std::fprintf(stderr, "%s: outputs differ by %g\n", shape.model, static_cast<double>(worst));
-    std::exit(1);
-  }
+  require_equal(shape.model, out, theirs.out());
   const double rows = static_cast<double>(n_rows - kBatch) + 0.5 * (kBatch + 1);
   const double gflop = 4e-9 * static_cast<double>(kBatch * shape.n_head * shape.head_dim) * rows;
   std::printf("%-20s %6lld  %8.1f ms %6.1f GFLOP/s  %8.1f ms %6.1f GFLOP/s  %5.2fx\n", shape.model,
@@ -196,10 +343,18 @@ void compare(const ModelShape& shape, int64_t n_rows) {
 }  // namespace
 }  // namespace ctxzip
 
-int main() {
-  std::printf("512 tokens over N rows, one layer, %d threads, medians of %d: ggml, ctxzip\n",
-              ctxzip::kThreads, ctxzip::kRounds);
-  for (const auto& model : ctxzip::kModels) {
-    for (const int64_t n_rows : {2048, 8192, 32768}) ctxzip::compare(model, n_rows);
+int main(int argc, char** argv) {
+  const std::string_view only = argc > 1 ? argv[1] : "";
+  if (only != "decode") {
+    std::printf("512 tokens over N rows, one layer, %d threads, medians of %d: ggml, ctxzip\n",
+                ctxzip::kThreads, ctxzip::kRounds);
+    for (const auto& model : ctxzip::kModels) {
+      for (const int64_t n_rows : {2048, 8192, 32768}) ctxzip::compare(model, n_rows);
+    }
+  }
+  if (only != "prefill") {
+    std::printf("one token of 32 heads over N latent rows of 512 + 64, %d threads\n",
+                ctxzip::kThreads);
+    for (const int64_t n_rows : {8192, 32768, 131072}) ctxzip::compare_latent_decode(n_rows);
   }
 }

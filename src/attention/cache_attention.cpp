@@ -320,19 +320,23 @@ void CacheAttention::merge_node(ggml_tensor* dst, int thread, int n_threads, voi
   const CacheAttention& self = *layer.owner;
   const AttentionShape& shape = self.setup_.shape;
   const ggml_tensor* partials = dst->src[0];
-  for (int64_t item = thread; item < self.setup_.n_kv_head * self.n_lanes(); item += n_threads) {
-    const int64_t kv_head = item / self.n_lanes();
-    const int64_t lane = item % self.n_lanes();
+  AttentionShape one_head = shape;
+  one_head.group = 1;
+  const int64_t n_heads = self.setup_.n_kv_head * shape.group;
+  for (int64_t item = thread; item < n_heads * self.n_lanes(); item += n_threads) {
+    const int64_t lane = item / n_heads;
+    const int64_t kv_head = item % n_heads / shape.group;
+    const int64_t head = lane * shape.group + item % shape.group;  // of a partial
     int64_t n = 0;
     for (int64_t index = 0; index < self.n_segments(); ++index) {
       n += self.segment_blocks(index, layer, kv_head);
     }
     const float* from = static_cast<const float*>(partials->data) +
                         kv_head * layer.block_capacity * partials->ne[0] +
-                        lane * shape.group * (shape.n_value() + 2);
-    float* out = static_cast<float*>(dst->data) + lane * dst->ne[0] +
-                 kv_head * shape.group * shape.n_value();
-    self.setup_.kernels->merge_blocks(shape, from, partials->ne[0], n, out);
+                        head * (shape.n_value() + 2);
+    float* out =
+        static_cast<float*>(dst->data) + lane * dst->ne[0] + item % n_heads * shape.n_value();
+    self.setup_.kernels->merge_blocks(one_head, from, partials->ne[0], n, out);
   }
 }
 

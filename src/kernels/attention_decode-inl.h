@@ -15,6 +15,7 @@
 #include <iterator>
 #include <limits>
 
+#include "kernels/attention_latent-inl.h"
 #include "kernels/attention_math-inl.h"
 #include "kernels/attention_quantised-inl.h"
 
@@ -428,6 +429,9 @@ void attend_rows_of_type(D d, const AttentionShape& shape, const float* q, const
 
 void attend_block(const AttentionShape& shape, const float* q, const Segment& segment,
                   int64_t begin, int64_t end, float* partial) noexcept {
+  if (has_shared_latent_rows(shape, segment)) {
+    return attend_latent_block(shape, q, segment, begin, end, partial);
+  }
   for (int64_t head = 0; head < shape.group; ++head) {
     float* head_out = partial + head * (shape.n_value() + 2);
     std::fill_n(head_out, shape.n_value(), 0.0f);

@@ -53,8 +53,8 @@ HWY_INLINE void for_each_tile(int64_t n_vectors, const Fn& fn) {
   }
 }
 
-void pack_vectors(const float* vectors, int64_t n, int64_t dim, int64_t stride, float scale,
-                  float* packed) noexcept {
+inline void pack_vectors(const float* vectors, int64_t n, int64_t dim, int64_t stride, float scale,
+                         float* packed) noexcept {
   for_each_tile(n, [&](auto tile_vectors, int64_t lane) {
     constexpr int64_t kLanes = kTileLanes<decltype(tile_vectors)::value>;
     float* to = packed + lane * dim;
@@ -153,8 +153,8 @@ HWY_INLINE void score_tile(const float* packed, int64_t dim, const MlaRows& rows
   }
 }
 
-void row_products(const PackedVectors& vectors, const MlaRows& rows, int64_t begin, int64_t end,
-                  float* out) noexcept {
+inline void row_products(const PackedVectors& vectors, const MlaRows& rows, int64_t begin,
+                         int64_t end, float* out) noexcept {
   const int64_t padded = mla_padded(vectors.n);
   alignas(64) float scores[kMlaChunk * kTileLanes<kTileVectors>];
   for_each_tile(vectors.n, [&](auto tile_vectors, int64_t lane) HWY_ATTR {
@@ -265,8 +265,8 @@ HWY_INLINE void add_values_tile(const float* weights, const MlaRows& rows, int64
   }
 }
 
-void attend_shared(const MlaShape& shape, const PackedVectors& queries, const MlaRows& rows,
-                   int64_t begin, int64_t end, float* partial) noexcept {
+inline void attend_shared(const MlaShape& shape, const PackedVectors& queries, const MlaRows& rows,
+                          int64_t begin, int64_t end, float* partial) noexcept {
   const int64_t padded = mla_padded(shape.n_head);
   float* stats = partial + shape.latent * padded;
   std::fill_n(partial, partial_floats(shape), 0.0f);
@@ -286,8 +286,8 @@ void attend_shared(const MlaShape& shape, const PackedVectors& queries, const Ml
   });
 }
 
-void merge_partials(const MlaShape& shape, const float* const* partials, int64_t n,
-                    int64_t first_dim, int64_t n_dims, float* out) noexcept {
+inline void merge_partials(const MlaShape& shape, const float* const* partials, int64_t n,
+                           int64_t first_dim, int64_t n_dims, float* out) noexcept {
   const FloatTag d;
   const int64_t padded = mla_padded(shape.n_head);
   constexpr int64_t kStrip = 16;  // dimensions that are summed at once

@@ -39,7 +39,8 @@ inline const std::vector<Shape> kShapes = {
     {8, 1, 0},  {16, 2, 0},  {24, 3, 0},  {64, 1, 0},  {64, 3, 0},  {64, 7, 0},  {72, 13, 0},
     {80, 5, 0}, {128, 4, 0}, {128, 6, 0}, {128, 8, 0}, {256, 4, 0}, {256, 64, 0}};
 // Latent attention: values are the first part of a row.
-inline const std::vector<Shape> kLatentShapes = {{40, 4, 32}, {72, 5, 24}, {576, 9, 512}};
+inline const std::vector<Shape> kLatentShapes = {
+    {40, 4, 32}, {72, 5, 24}, {80, 17, 64}, {576, 9, 512}, {576, 40, 512}};
 
 class AttentionTest : public ::testing::TestWithParam<std::tuple<size_t, RowType, Shape>> {
  protected:
@@ -58,6 +59,7 @@ class AttentionTest : public ::testing::TestWithParam<std::tuple<size_t, RowType
 
   StoredRows random_rows(int64_t n, double k_scale = 1) {
     StoredRows rows(shape_.row_type, shape_.head_dim, n);
+    if (shape_.value_dim > 0) rows.share();
     rows.randomise(random_, k_scale);
     return rows;
   }

@@ -132,14 +132,15 @@ void StoredRows::spoil_padding() {
 Segment StoredRows::segment(int64_t n_rows) const { return slice(0, n_rows); }
 
 Segment StoredRows::slice(int64_t begin, int64_t end) const {
-  Segment segment = {.k = address(k_, begin), .v = address(v_, begin), .n_rows = end - begin};
+  Segment segment = {
+      .k = address(k_, begin), .v = address(shared_ ? k_ : v_, begin), .n_rows = end - begin};
   if (is_quantised(type_)) segment.quantised = type_;
   return segment;
 }
 
 Segment StoredRows::segment(const std::vector<uint32_t>& index) const {
   return {.k = address(k_, 0),
-          .v = address(v_, 0),
+          .v = address(shared_ ? k_ : v_, 0),
           .n_rows = static_cast<int64_t>(index.size()),
           .index = index.data()};
 }

@@ -52,13 +52,17 @@ class StoredRows {
   void randomise(std::mt19937& random, double k_scale = 1);
   void set_k(int64_t row, int64_t dim, float value);
   void set_v(int64_t row, int64_t dim, float value);
+  // Keys are the values too, as latent rows are.
+  void share() { shared_ = true; }
   void quantise();
   // Overwrites what a quantised type stores behind the last row: codes of ones, V's scales with
   // NaN.
   void spoil_padding();
   // The stored values, one row.
   const double* k(int64_t row) const { return exact_k_.data() + row * head_dim_; }
-  const double* v(int64_t row) const { return exact_v_.data() + row * head_dim_; }
+  const double* v(int64_t row) const {
+    return (shared_ ? exact_k_ : exact_v_).data() + row * head_dim_;
+  }
 
   // A segment over the first n_rows rows, or over the rows of `index`.
   Segment segment(int64_t n_rows) const;
@@ -75,6 +79,7 @@ class StoredRows {
   int64_t head_dim_;
   int64_t n_rows_;
   size_t misalign_;
+  bool shared_ = false;
   std::vector<std::byte> k_;
   std::vector<std::byte> v_;
   std::vector<double> exact_k_;
