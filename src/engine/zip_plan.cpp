@@ -118,11 +118,17 @@ void check_method(const detail::ModelState& model, Method which) {
   const Hyperparameters& hp = model.hp;
   const MethodTraits& method = method_traits(which);
   const bool latent = hp.latent.content > 0;
-  if (method.source == ScoreSource::kLatentRows && (!latent || hp.rotary)) {
+  if (method.source == ScoreSource::kUnrotatedRows && hp.rotary) {
     fail(ErrorKind::kUnsupported,
-         "method {} ranks rows of latent attention without rotation (kimi-linear): architecture "
-         "'{}' has {}; use another method",
-         method.info.name, hp.architecture, latent ? "rotated rows" : "no latent rows");
+         "method {} ranks rows without rotation (kimi-linear, granitehybrid without it): "
+         "architecture '{}' has rotated rows; use another method",
+         method.info.name, hp.architecture);
+  }
+  if (method.source == ScoreSource::kUnrotatedRows && !latent && which != Method::kSigma) {
+    fail(ErrorKind::kUnsupported,
+         "method {} compares the parts of latent rows without rotation (kimi-linear): architecture "
+         "'{}' has no latent rows; use sigma or another method",
+         method.info.name, hp.architecture);
   }
   if (latent && (method.source == ScoreSource::kQueryMoments ||
                  method.recon.score == ReconScore::kNormalised)) {

@@ -115,7 +115,7 @@ Scores Zipper::place_scores(Method method) const {
   if (method == Method::kStreamingLlm) {
     return streaming_llm_scores(shape.n_layer, shape.n_kv_head, n_context, plan_.n_prefix());
   }
-  if (method_traits(method).source == ScoreSource::kLatentRows) {
+  if (method_traits(method).source == ScoreSource::kUnrotatedRows) {
     const RowPart part = method == Method::kSigma          ? RowPart::kBranch
                          : method == Method::kSigmaContent ? RowPart::kContent
                                                            : RowPart::kWhole;

@@ -90,7 +90,7 @@ TextCapture capture_text(const Model& model, std::span<const Token> tokens,
   for (int64_t layer = 0; layer < rows.shape().n_layer; ++layer) {
     const auto number = static_cast<size_t>(hp.layers.global_layers()[static_cast<size_t>(layer)]);
     text.layers.push_back(
-        {.rows = row_parts(rows, layer, text.shape.latent, RowPart::kWhole, 0, n_tokens),
+        {.rows = row_parts(rows, layer, 0, text.shape.latent, RowPart::kWhole, 0, n_tokens),
          .queries = std::move(capture.queries()[number])});
   }
   return text;

@@ -56,7 +56,7 @@ RowPart part_of(Method method) {
 
 Scores row_scores(const detail::ModelState& model, Zipper& zipper, const RowSelection& selection,
                   int64_t block_rows) {
-  if (method_traits(selection.scores).source != ScoreSource::kLatentRows) {
+  if (method_traits(selection.scores).source != ScoreSource::kUnrotatedRows) {
     return zipper.scores(selection.scores);
   }
   // Not the zipper's own: it refuses rotated rows, which are the control here.
@@ -73,7 +73,7 @@ Scores row_scores(const detail::ModelState& model, Zipper& zipper, const RowSele
   Scores scores = filled_scores(rows.shape().n_layer, 1, n, 0);
   for (int64_t layer = 0; layer < scores.n_layer; ++layer) {
     const std::vector<float> values =
-        along_principal(row_parts(rows, layer, content, RowPart::kBranch, 0, n),
+        along_principal(row_parts(rows, layer, 0, content, RowPart::kBranch, 0, n),
                         model.hp.latent.branch, selection.principal);
     block_sigma(values, selection.principal, block_rows,
                 {scores.head(layer, 0), static_cast<size_t>(n)});

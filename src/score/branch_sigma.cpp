@@ -11,17 +11,17 @@
 
 namespace ctxzip {
 
-std::vector<float> row_parts(const DenseCache& rows, int64_t layer, int64_t content, RowPart part,
-                             int64_t first_row, int64_t n) {
+std::vector<float> row_parts(const DenseCache& rows, int64_t layer, int64_t kv_head,
+                             int64_t content, RowPart part, int64_t first_row, int64_t n) {
   const KvShape& shape = rows.shape();
   const int64_t begin = part == RowPart::kBranch ? content : 0;
   const int64_t end = part == RowPart::kContent ? content : shape.head_dim;
-  CHECK(shape.value_in_key && begin < end);
+  CHECK(begin < end);
   std::vector<float> row(static_cast<size_t>(shape.head_dim));
   std::vector<float> values;
   values.reserve(static_cast<size_t>(n * (end - begin)));
   for (int64_t at = first_row; at < first_row + n; ++at) {
-    read_row(shape.row_type, rows.k_rows(layer, 0), at, row);
+    read_row(shape.row_type, rows.k_rows(layer, kv_head), at, row);
     values.insert(values.end(), row.begin() + begin, row.begin() + end);
   }
   return values;
@@ -49,12 +49,15 @@ void block_sigma(std::span<const float> values, int64_t dim, int64_t block_rows,
 
 Scores sigma_scores(const DenseCache& rows, int64_t content, RowPart part, int64_t block_rows,
                     int64_t n_prefix, int64_t n_context) {
-  const int64_t n_layer = rows.shape().n_layer;
-  Scores scores = filled_scores(n_layer, 1, n_context, 0);
-  for (int64_t layer = 0; layer < n_layer; ++layer) {
-    const std::vector<float> values = row_parts(rows, layer, content, part, n_prefix, n_context);
+  const int64_t n_kv_head = rows.shape().n_kv_head;
+  Scores scores = filled_scores(rows.shape().n_layer, n_kv_head, n_context, 0);
+  for (int64_t head = 0; head < scores.n_layer * n_kv_head; ++head) {
+    const int64_t layer = head / n_kv_head;
+    const int64_t kv_head = head % n_kv_head;
+    const std::vector<float> values =
+        row_parts(rows, layer, kv_head, content, part, n_prefix, n_context);
     block_sigma(values, static_cast<int64_t>(values.size()) / n_context, block_rows,
-                {scores.head(layer, 0), static_cast<size_t>(n_context)});
+                {scores.head(layer, kv_head), static_cast<size_t>(n_context)});
   }
   const float highest = *std::max_element(scores.values.begin(), scores.values.end());
   protect_rows(0, context_sinks(n_prefix, n_context), highest, scores);

@@ -24,7 +24,8 @@ constexpr MethodTraits kvzip(Method method, std::string_view name, std::string_v
 }
 
 constexpr MethodTraits sigma(Method method, std::string_view name, std::string_view summary) {
-  return {.info = {method, name, summary}, .source = ScoreSource::kLatentRows, .scores_of = method};
+  return {
+      .info = {method, name, summary}, .source = ScoreSource::kUnrotatedRows, .scores_of = method};
 }
 
 constexpr std::array kTraits{
@@ -74,7 +75,7 @@ constexpr std::array kTraits{
                  .source = ScoreSource::kPlaces,
                  .scores_of = Method::kRandom,
                  .streams = true},
-    sigma(Method::kSigma, "sigma", "VestigeKV's: branches that change fast"),
+    sigma(Method::kSigma, "sigma", "VestigeKV's: branches (or unrotated keys) that change fast"),
     sigma(Method::kSigmaContent, "sigma-content", "the same of contents: a comparison"),
     sigma(Method::kSigmaRow, "sigma-row", "the same of whole rows: a comparison"),
     MethodTraits{.info = {Method::kHeadsDuo, "heads-duo",

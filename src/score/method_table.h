@@ -14,7 +14,7 @@ enum class ScoreSource : uint8_t {
   kPrefillAttention,  // weights of the prefill's own attention
   kQueryMoments,      // means and covariances of the prefill's queries
   kRows,              // the stored keys
-  kLatentRows,        // the stored rows of latent attention without rotation
+  kUnrotatedRows,     // the stored keys or latent rows of models that do not rotate them
   kPlaces,            // nothing but layer, head and position
   kHeads,             // none: loaded head scores decide (select/heads.h)
 };

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "cache/read_row.h"
 #include "ctxzip/error.h"
 #include "engine/golden.h"
 #include "engine/stream_zip.h"
@@ -14,6 +15,7 @@
 #include "score/branch_sigma.h"
 #include "score/method_table.h"
 #include "score/prefill_attention.h"
+#include "score/protected_rows.h"
 #include "score/streaming_llm.h"
 #include "select/select.h"
 #include "support/engine_run.h"
@@ -26,8 +28,8 @@ constexpr Allocation kAllocations[] = {Allocation::kGlobal, Allocation::kLayer,
                                        Allocation::kUniform, Allocation::kNative};
 
 bool needs_heads(Method method) { return method_traits(method).source == ScoreSource::kHeads; }
-bool needs_latent_rows(Method method) {
-  return method_traits(method).source == ScoreSource::kLatentRows;
+bool needs_unrotated_rows(Method method) {
+  return method_traits(method).source == ScoreSource::kUnrotatedRows;
 }
 
 // The first n rows of every head.
@@ -155,7 +157,7 @@ TEST(Methods, KeepExactCountsUnderEveryAllocation) {
   const Model model = tiny();
   Zipper zipper = tiny_zipper(model, Method::kKvzip);
   for (const MethodInfo& info : zip_methods()) {
-    if (needs_heads(info.method) || needs_latent_rows(info.method) ||
+    if (needs_heads(info.method) || needs_unrotated_rows(info.method) ||
         info.method == Method::kKvzipPrompt) {
       continue;
     }
@@ -260,7 +262,7 @@ TEST(Methods, PartialInputsScoreTheWholeContext) {
 TEST(Methods, StreamOrSayThatTheyCannot) {
   const Model model = tiny();
   for (const MethodInfo& info : zip_methods()) {
-    if (needs_heads(info.method) || needs_latent_rows(info.method)) continue;
+    if (needs_heads(info.method) || needs_unrotated_rows(info.method)) continue;
     const ZipOptions options = {.budget = {.ratio = 0.25},
                                 .method = info.method,
                                 .allocation = Allocation::kNative,
@@ -298,15 +300,45 @@ TEST(Sigma, BlocksAreLowPassedAlone) {
   EXPECT_EQ(std::max_element(found.begin(), found.end()) - found.begin(), 100);
 }
 
-TEST(Sigma, RanksUnrotatedLatentRowsOnly) {
-  const auto load = [](const TinyModel& tiny) {
-    const std::string path = temp_path("sigma.gguf");
-    write_tiny_model(tiny, path);
-    return Model::load(path, {.n_threads = 2});
-  };
+Model load_tiny(const TinyModel& tiny) {
+  const std::string path = temp_path("sigma.gguf");
+  write_tiny_model(tiny, path);
+  return Model::load(path, {.n_threads = 2});
+}
+
+TEST(Sigma, RanksKeysOfEachHeadWithoutLatentAttention) {
   const ZipOptions options = {.method = Method::kSigma, .self_check = false};
   const std::vector<Token> tokens = random_tokens(200, 256, 3);
-  const Model model = load({.architecture = "kimi-linear"});
+  const Model model = load_tiny({.architecture = "granitehybrid"});
+  Zipper zipper(model, plan_zip(*model.state(), {}, tokens, options), options);
+  zipper.prefill();
+  const DenseCache& rows = zipper.full_rows().global;
+  const KvShape& shape = rows.shape();
+  ASSERT_EQ(shape.n_kv_head, 2);
+  const Scores& scores = zipper.scores(Method::kSigma);
+  for (int64_t head = 0; head < shape.n_layer * shape.n_kv_head; ++head) {
+    const int64_t layer = head / 2;
+    std::vector<float> keys(static_cast<size_t>(200 * shape.head_dim));
+    for (int64_t row = 0; row < 200; ++row) {
+      read_row(shape.row_type, rows.k_rows(layer, head % 2), row,
+               std::span(keys).subspan(static_cast<size_t>(row * shape.head_dim),
+                                       static_cast<size_t>(shape.head_dim)));
+    }
+    std::vector<float> expected(200);
+    LowPass(200, 1).sigma(keys, shape.head_dim, expected);
+    for (int64_t row = kSinkTokens; row < 200; ++row) {
+      EXPECT_EQ(scores.head(layer, head % 2)[row], expected[static_cast<size_t>(row)]);
+    }
+  }
+  const KeepSet kept = zipper.select(Method::kSigma, {.ratio = 0.1}, Allocation::kUniform);
+  EXPECT_EQ(kept.pairs_kept(), 2 * 2 * 20);
+  EXPECT_NE(kept.rows[0], kept.rows[1]) << "heads keep rows of their own";
+}
+
+TEST(Sigma, RanksUnrotatedRowsOnly) {
+  const ZipOptions options = {.method = Method::kSigma, .self_check = false};
+  const std::vector<Token> tokens = random_tokens(200, 256, 3);
+  const Model model = load_tiny({.architecture = "kimi-linear"});
   for (const Method method : {Method::kSigma, Method::kSigmaContent, Method::kSigmaRow}) {
     Zipper zipper(model, plan_zip(*model.state(), {}, tokens, options), options);
     zipper.prefill();
@@ -314,15 +346,22 @@ TEST(Sigma, RanksUnrotatedLatentRowsOnly) {
     EXPECT_EQ(kept.pairs_kept(), 2 * 20);
     for (const auto& rows : kept.rows) EXPECT_EQ(rows[3], 3u);  // the sinks
   }
-  for (const char* other : {"kimi-linear-rope", "deepseek2", "llama"}) {
-    const Model refused = load({.architecture = other});
+  const auto expect_refused = [&](const TinyModel& tiny, Method method, const char* reason) {
+    const Model refused = load_tiny(tiny);
     try {
-      plan_zip(*refused.state(), {}, tokens, options);
-      ADD_FAILURE() << other;
+      plan_zip(*refused.state(), {}, tokens, {.method = method, .self_check = false});
+      ADD_FAILURE() << tiny.architecture;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
-      EXPECT_NE(std::string(error.what()).find("without rotation"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
     }
+  };
+  for (const char* other : {"kimi-linear-rope", "deepseek2", "llama"}) {
+    expect_refused({.architecture = other}, Method::kSigma, "without rotation");
+  }
+  expect_refused({.architecture = "granitehybrid", .rotary = true}, Method::kSigma, "rotated rows");
+  for (const Method method : {Method::kSigmaContent, Method::kSigmaRow}) {
+    expect_refused({.architecture = "granitehybrid"}, method, "no latent rows");
   }
 }
 
