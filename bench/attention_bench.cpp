@@ -21,11 +21,13 @@
 #include <vector>
 
 #include "attention/tile_batch.h"
+#include "core/stopwatch.h"
 #include "kernels/attention.h"
 #include "kernels/half.h"
 #include "kernels/mla.h"
+#include "median.h"
 
-namespace ctxzip {
+namespace ctxzip::bench {
 namespace {
 
 constexpr int kThreads = 2;
@@ -264,13 +266,7 @@ void recall_decode(const MlaShape& shape, const std::vector<float>& q,
 double seconds(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return seconds_since(start);
 }
 
 void require_equal(const char* what, const std::vector<float>& ours, const float* theirs) {
@@ -341,20 +337,20 @@ void compare(const ModelShape& shape, int64_t n_rows) {
 }
 
 }  // namespace
-}  // namespace ctxzip
+}  // namespace ctxzip::bench
 
 int main(int argc, char** argv) {
   const std::string_view only = argc > 1 ? argv[1] : "";
   if (only != "decode") {
     std::printf("512 tokens over N rows, one layer, %d threads, medians of %d: ggml, ctxzip\n",
-                ctxzip::kThreads, ctxzip::kRounds);
-    for (const auto& model : ctxzip::kModels) {
-      for (const int64_t n_rows : {2048, 8192, 32768}) ctxzip::compare(model, n_rows);
+                ctxzip::bench::kThreads, ctxzip::bench::kRounds);
+    for (const auto& model : ctxzip::bench::kModels) {
+      for (const int64_t n_rows : {2048, 8192, 32768}) ctxzip::bench::compare(model, n_rows);
     }
   }
   if (only != "prefill") {
     std::printf("one token of 32 heads over N latent rows of 512 + 64, %d threads\n",
-                ctxzip::kThreads);
-    for (const int64_t n_rows : {8192, 32768, 131072}) ctxzip::compare_latent_decode(n_rows);
+                ctxzip::bench::kThreads);
+    for (const int64_t n_rows : {8192, 32768, 131072}) ctxzip::bench::compare_latent_decode(n_rows);
   }
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "cache/quantised_rows.h"
+#include "core/stopwatch.h"
 #include "kernels/attention.h"
 #include "kernels/half.h"
 #include "machine_probe.h"
@@ -172,10 +173,6 @@ void bench_decode(benchmark::State& state, const Case& c, const Heads& heads) {
   }
   report(state, static_cast<double>(heads.pair_bytes()),
          static_cast<double>(4 * c.group * c.head_dim * c.n_rows));
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // As bench_decode over the first n_rows of the case, with a head of `other` between any two heads,

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/stopwatch.h"
+
 // clang-format off: this order is Highway's.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "machine_probe.cpp"
@@ -71,10 +73,6 @@ constexpr size_t kStretchFloats = size_t{4} << 20;
 constexpr int64_t kStretchRepeats = 200'000;
 constexpr int kFmaTries = 200;
 constexpr int kReadPasses = 4;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Threads start each stretch together; its time is that of the last to finish.
 double read_rate(const std::vector<float>& data, size_t n_threads) {

@@ -15,6 +15,7 @@
 
 #include "kernels/half.h"
 #include "machine_probe.h"
+#include "median.h"
 #include "recall/thread_team.h"
 
 namespace ctxzip::bench {
@@ -37,12 +38,6 @@ double now() {
   timespec time = {};
   clock_gettime(count_cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 class Source {

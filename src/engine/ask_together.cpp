@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/fail.h"
+#include "core/stopwatch.h"
 #include "ctxzip/session.h"
 #include "engine/context_tail.h"
 #include "engine/generation.h"
@@ -11,10 +12,6 @@
 
 namespace ctxzip {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // A question that is being answered.
 struct Running {

@@ -1,7 +1,6 @@
 // The last step of every schedule: rows, what is known of them, and how long it took.
 #pragma once
 
-#include <chrono>
 #include <optional>
 
 #include "engine/context_state.h"
@@ -17,22 +16,6 @@ struct RunFigures {
   double check = 0;
   double compact = 0;
   int64_t peak_kv_bytes = 0;  // rows of the text that were held at once
-};
-
-// Adds the time until it ends to `seconds`.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& seconds)
-      : seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point start_;
 };
 
 // What a context says of its model and prompt; how rows were chosen is left open.

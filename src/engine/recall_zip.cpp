@@ -4,6 +4,7 @@
 
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/stopwatch.h"
 #include "engine/document_text.h"
 #include "engine/finish.h"
 

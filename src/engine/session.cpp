@@ -4,20 +4,13 @@
 #include <chrono>
 
 #include "core/fail.h"
+#include "core/stopwatch.h"
 #include "engine/context_tail.h"
 #include "engine/generation.h"
 #include "engine/stream_turns.h"
 #include "engine/turn.h"
 
 namespace ctxzip {
-namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-}  // namespace
-
 std::string_view stop_reason_name(StopReason reason) {
   switch (reason) {
     case StopReason::kEnd:

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/fail.h"
+#include "core/stopwatch.h"
 #include "engine/passes.h"
 #include "engine/prompts.h"
 #include "score/knorm.h"

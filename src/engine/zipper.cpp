@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/fail.h"
+#include "core/stopwatch.h"
 #include "ctxzip/heads.h"
 #include "engine/passes.h"
 #include "engine/prompts.h"

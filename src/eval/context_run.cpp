@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/fail.h"
+#include "core/stopwatch.h"
 #include "ctxzip/session.h"
 #include "engine/document_text.h"
 #include "engine/query_scores.h"

@@ -10,6 +10,7 @@
 
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/stopwatch.h"
 #include "ctxzip/session.h"
 #include "engine/context_tail.h"
 #include "engine/stream_zip.h"
@@ -25,10 +26,6 @@ namespace {
 constexpr int64_t kBatch = 512;
 constexpr int64_t kShortestContext = 64;
 constexpr int64_t kLongestContext = int64_t{1} << 22;  // beyond what any model is trained for
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
