@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/fail.h"
@@ -19,11 +20,12 @@ RowStore::RowStore(size_t row_bytes, int64_t capacity, const std::string& path)
     data_ = memory_.data();
     return;
   }
-  file_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  std::string name = path + ".XXXXXX";
+  file_ = mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) {
     fail(ErrorKind::kIo, "cannot create the archive '{}': {}", path, std::strerror(errno));
   }
-  unlink(path.c_str());
+  unlink(name.c_str());
   void* pages = MAP_FAILED;
   if (ftruncate(file_, static_cast<off_t>(n_bytes)) == 0) {
     pages = mmap(nullptr, n_bytes, PROT_READ, MAP_SHARED, file_, 0);

@@ -13,8 +13,8 @@ namespace ctxzip {
 class RowStore {
  public:
   // Room for `capacity` rows; memory or disk follows the rows that are written. A file is created
-  // at `path` (which must not exist), readable by its owner only, and unlinked at once: it lives as
-  // long as the store. Throws Error{kIo, kOutOfMemory}.
+  // beside `path`, its name with letters of chance behind it, readable by its owner only, and
+  // unlinked at once: it lives as long as the store. Throws Error{kIo, kOutOfMemory}.
   RowStore(size_t row_bytes, int64_t capacity, const std::string& path);
   ~RowStore();
   RowStore(const RowStore&) = delete;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "core/memory.h"
 #include "ctxzip/error.h"
@@ -35,6 +36,21 @@ TEST_F(RecallArchiveTest, ArchiveInAFileChangesNoBit) {
   }
   on_disk.archive_path = "/nowhere/at/all";
   EXPECT_THROW(make_cache(on_disk), Error);
+}
+
+// Another session may be creating its archive under the same name, or a file may have it.
+TEST_F(RecallArchiveTest, ATakenNameIsLeftAlone) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("recall-taken-" + std::to_string(getpid()));
+  std::ofstream(path) << "mine";
+  RecallOptions on_disk = tiny_options();
+  on_disk.archive_path = path.string();
+  const auto cache = make_cache(on_disk);
+  cache->append(make_rows(600).data(), 600);
+  std::string content;
+  std::ifstream(path) >> content;
+  EXPECT_EQ(content, "mine");
+  std::filesystem::remove(path);
 }
 
 // With the archive in a file only kept rows, index and tail occupy memory.
