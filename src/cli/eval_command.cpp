@@ -95,6 +95,10 @@ int run(const eval::Task& task, EvalFlags& flags) {
   }
   run_with_progress(model, run, log, bar);
   result.variants = eval::summarise(log.records(), run.metric_names(), flags.run.seed);
+  if (const auto cut = cut_answers_warning(result.variants)) {
+    print_note(*cut);
+    result.warnings.push_back(*cut);
+  }
   if (flags.output.json) {
     print_json(eval_json(result));
   } else {

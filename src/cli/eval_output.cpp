@@ -85,6 +85,16 @@ std::vector<std::string> eval_warnings(const eval::EvalRun& run, const ModelInfo
   return warnings;
 }
 
+std::optional<std::string> cut_answers_warning(const std::vector<eval::VariantSummary>& variants) {
+  const eval::VariantSummary* full = eval::cut_full_answers(variants);
+  if (full == nullptr) return std::nullopt;
+  return fmt::format(
+      "{} of {} answers with the full cache were cut by the limit of tokens: scores may be too "
+      "low; "
+      "raise --max-tokens (in another log)",
+      full->n_cut, full->n_questions);
+}
+
 std::string task_list() {
   std::string text;
   std::string group;

@@ -25,6 +25,9 @@ std::optional<std::string> few_questions_warning(int64_t n_questions);
 // What a reader of the figures should know.
 std::vector<std::string> eval_warnings(const eval::EvalRun& run, const ModelInfo& model);
 
+// Of a finished run: most answers end at --max-tokens.
+std::optional<std::string> cut_answers_warning(const std::vector<eval::VariantSummary>& variants);
+
 // All tasks by groups: what is asked, the leading metric, the data needed.
 std::string task_list();
 Json task_list_json();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ctxzip/session.h"
+
 namespace ctxzip::eval {
 namespace {
 
@@ -100,6 +102,7 @@ void add_costs(const VariantRecords& variant, VariantSummary& summary) {
     summary.prefill_s += first.times.prefill_s;
     summary.score_s += first.times.score_s;
     for (const AnswerRecord* record : context) {
+      summary.n_cut += record->stop_reason == stop_reason_name(StopReason::kLength) ? 1 : 0;
       summary.answer_s += record->times.prompt_s + record->times.decode_s;
     }
     summary.n_questions += static_cast<int64_t>(context.size());
@@ -143,6 +146,13 @@ std::vector<VariantSummary> summarise(std::span<const AnswerRecord> records,
   return summaries;
 }
 
+const VariantSummary* cut_full_answers(std::span<const VariantSummary> summaries) {
+  for (const VariantSummary& summary : summaries) {
+    if (summary.method == "full" && 4 * summary.n_cut > summary.n_questions) return &summary;
+  }
+  return nullptr;
+}
+
 Json to_json(const VariantSummary& summary) {
   Json metrics = Json::object();
   for (const MetricSummary& metric : summary.metrics) {
@@ -159,6 +169,7 @@ Json to_json(const VariantSummary& summary) {
       {"ratio", summary.ratio},
       {"n_contexts", summary.n_contexts},
       {"n_questions", summary.n_questions},
+      {"n_cut", summary.n_cut},
       {"metrics", metrics},
       {"kv_bytes", summary.kv_bytes},
       {"kv_bytes_full", summary.kv_bytes_full},

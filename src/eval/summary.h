@@ -34,6 +34,7 @@ struct VariantSummary {
   double ratio = 1;
   int64_t n_contexts = 0;
   int64_t n_questions = 0;
+  int64_t n_cut = 0;  // answers that the limit of tokens ended
   std::vector<MetricSummary> metrics = {};
   // Means over contexts.
   double kv_bytes = 0;
@@ -47,6 +48,10 @@ struct VariantSummary {
 // One for each (method, ratio), in the order of the records.
 std::vector<VariantSummary> summarise(std::span<const AnswerRecord> records,
                                       const std::vector<std::string>& metrics, uint64_t seed);
+
+// The full cache's summary if more than a quarter of its answers were cut: scores that look for the
+// end of an answer say little then.
+const VariantSummary* cut_full_answers(std::span<const VariantSummary> summaries);
 
 // Stable fields: docs/eval.md.
 Json to_json(const VariantSummary& summary);

@@ -34,6 +34,20 @@ TEST(Summary, MeansOverQuestionsAndBytesOverContexts) {
   EXPECT_DOUBLE_EQ(summaries[1].kv_bytes, 60);
 }
 
+TEST(Summary, AnswersThatTheLimitEndedAreCounted) {
+  auto some = records();
+  for (AnswerRecord& record : some) record.stop_reason = "end";
+  EXPECT_EQ(cut_full_answers(summarise(some, kMetrics, 0)), nullptr);
+  some[3].stop_reason = "length";  // kvzip's
+  EXPECT_EQ(cut_full_answers(summarise(some, kMetrics, 0)), nullptr);
+  some[0].stop_reason = "length";
+  const auto summaries = summarise(some, kMetrics, 0);
+  ASSERT_EQ(cut_full_answers(summaries), summaries.data());
+  EXPECT_EQ(summaries[0].n_cut, 1);
+  EXPECT_EQ(summaries[1].n_cut, 1);
+  EXPECT_EQ(to_json(summaries[0])["n_cut"], 1);
+}
+
 TEST(Summary, RelativeIsTheRatioOfMeans) {
   const auto summaries = summarise(records(), kMetrics, 0);
   EXPECT_EQ(summaries[0].metrics[0].relative, 1.0);
