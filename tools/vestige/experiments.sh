@@ -28,6 +28,10 @@ for model in "$@"; do
     full,evicted,recall,recall-top16,recall-sound,recent,evicted-streamed,recall-streamed --ratios 0.125,0.03125,0.0078125
   run stream-8192 vestige-stream --length 8192 --block 512 -n 13 --methods \
     full,evicted,recall,recall-top16,recent --ratios 0.125,0.03125,0.0078125
+  run needle-32768 vestige-needle --length 32768 --block 4096 -n 4 --needles 26 --methods \
+    full,sigma,sigma-row,sigma-content,streaming-llm --ratios 0.125,0.03125,0.0078125
+  run stream-32768 vestige-stream --length 32768 --block 4096 -n 4 --needles 26 --methods \
+    full,evicted,recall,recall-top16,recent --ratios 0.125,0.03125,0.0078125
   run continuation-2048 vestige-continuation --length 2048 --block 256 -n 16 --methods \
     full,evicted,recall,recall-top16,recent --ratios 0.125,0.03125,0.0078125
 done
