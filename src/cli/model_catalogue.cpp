@@ -112,6 +112,12 @@ std::span<const CatalogueModel> catalogue() {
       vestige("vestige-b1", "For experiments: kimi-linear, rotated branch", "VestigeKV B1",
               "vestige/vestige-b1.gguf", 1166368,
               "2e67114f60223604379666415bf4b9c9ea6a332561dd8cdb0a1a4efa42898090"),
+      vestige("vestige-a2", "For experiments: vestige-a1 from another seed", "VestigeKV A2",
+              "vestige/vestige-a2.gguf", 1166240,
+              "e02abb9d487632ab11e9d9445eccc9e548f5cf81cb00a96da02da0654ad1e046"),
+      vestige("vestige-b2", "For experiments: vestige-b1 from another seed", "VestigeKV B2",
+              "vestige/vestige-b2.gguf", 1166368,
+              "dbf9cf78e331ab99e48ea5e6185e6caad0badc72a204e13c5f097df18821821c"),
   };
   return kModels;
 }
