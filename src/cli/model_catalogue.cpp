@@ -118,6 +118,12 @@ std::span<const CatalogueModel> catalogue() {
       vestige("vestige-b2", "For experiments: vestige-b1 from another seed", "VestigeKV B2",
               "vestige/vestige-b2.gguf", 1166368,
               "dbf9cf78e331ab99e48ea5e6185e6caad0badc72a204e13c5f097df18821821c"),
+      vestige("vestige-a3", "For experiments: vestige-a1 from a third seed", "VestigeKV A3",
+              "vestige/vestige-a3.gguf", 1166240,
+              "eccb8128d7dd7bdb90a50802e7919faad5e6bcbb0d3089334272c21221077520"),
+      vestige("vestige-b3", "For experiments: vestige-b1 from a third seed", "VestigeKV B3",
+              "vestige/vestige-b3.gguf", 1166368,
+              "850531bc5907fa92adf426381d062c49c80ba5a5a1255025617222642387eb38"),
   };
   return kModels;
 }
