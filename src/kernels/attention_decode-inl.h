@@ -429,7 +429,7 @@ void attend_rows_of_type(D d, const AttentionShape& shape, const float* q, const
 
 void attend_block(const AttentionShape& shape, const float* q, const Segment& segment,
                   int64_t begin, int64_t end, float* partial) noexcept {
-  if (has_shared_latent_rows(shape, segment)) {
+  if (has_latent_rows(shape, segment)) {
     return attend_latent_block(shape, q, segment, begin, end, partial);
   }
   for (int64_t head = 0; head < shape.group; ++head) {

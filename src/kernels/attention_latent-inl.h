@@ -16,9 +16,9 @@ namespace HWY_NAMESPACE {
 // Heads whose queries and sums stay in the second-level cache beside a chunk of rows.
 constexpr int64_t kLatentHeads = 32;
 
-// With fewer heads most lanes of a vector would be padding.
-inline bool has_shared_latent_rows(const AttentionShape& shape, const Segment& segment) {
-  return segment.k == segment.v && shape.n_value() < shape.head_dim && shape.group > kMlaLanes / 2;
+// Whatever the number of heads: a head's result must not depend on who is answered beside it.
+inline bool has_latent_rows(const AttentionShape& shape, const Segment& segment) {
+  return segment.k == segment.v && shape.n_value() < shape.head_dim;
 }
 
 // As attend_block, for rows of which that is true.
