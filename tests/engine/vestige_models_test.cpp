@@ -84,7 +84,8 @@ TEST_P(TrainedModels, ComputeWhatLibllamaComputes) {
   EXPECT_LE(difference.max_delta, 2e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainedModels, testing::Values("a1", "a1-long", "b1", "a2", "b2", "a3", "b3"),
+INSTANTIATE_TEST_SUITE_P(All, TrainedModels,
+                         testing::Values("a1", "a1-long", "b1", "a2", "b2", "a3", "b3"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');
