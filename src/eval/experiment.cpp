@@ -16,11 +16,13 @@ constexpr int64_t kLogVersion = 1;
 void check_options(const Model& model, const Experiment& experiment,
                    const ExperimentOptions& options) {
   const Hyperparameters& hp = model.state()->hp;
-  if (hp.latent.content == 0 || hp.n_vocab != kNeedleVocabulary) {
+  const bool without_latent = experiment.latent_rows && hp.latent.content == 0;
+  if (without_latent || hp.n_vocab != kNeedleVocabulary) {
     fail(ErrorKind::kUnsupported,
-         "model {} (architecture '{}', {} token ids): {} needs a model of latent attention that "
-         "was trained on its texts, as those of models/vestige",
-         model.info().name, hp.architecture, hp.n_vocab, experiment.name);
+         "model {} (architecture '{}', {} token ids): {} needs a model {}that was trained on its "
+         "texts, as those of models/vestige",
+         model.info().name, hp.architecture, hp.n_vocab, experiment.name,
+         without_latent ? "of latent attention " : "");
   }
   for (size_t at = 0; at < options.methods.size(); ++at) {
     experiment.check_method(options.methods[at]);

@@ -1,6 +1,6 @@
-// Experiments on what is left of a cache, on models of latent attention and texts of token ids: the
-// figures of docs/results-vestigekv.md. A new one is its function and a line in
-// experiment_table.cpp; logs, figures and reports are those of tasks.
+// Experiments on what is left of a cache, on models of latent attention (or, some, of keys) and
+// texts of token ids: the figures of docs/results-vestigekv.md. A new one is its function and a
+// line in experiment_table.cpp; logs, figures and reports are those of tasks.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ struct Experiment {
   const char* known_methods;         // all, for people
   std::vector<double> ratios;        // by default
   std::vector<std::string> metrics;
+  bool latent_rows = true;  // needs latent attention, not only keys
   // Throws Error{kInvalidArgument} for a name it does not know.
   void (*check_method)(const std::string& method);
   // Ids of what one context is asked.

@@ -54,7 +54,8 @@ class NeedleRun {
 
   KeepSet select(const std::string& method, double ratio) {
     if (method == "full") {
-      return keep_all(zipper_->full_rows().global.shape().n_layer, 1, options_.length);
+      const KvShape& shape = zipper_->full_rows().global.shape();
+      return keep_all(shape.n_layer, shape.n_kv_head, options_.length);
     }
     return select_layer_rows(*model_.state(), *zipper_, *find_selection(method), ratio,
                              options_.block_rows);
@@ -158,6 +159,7 @@ Experiment needle_experiment() {
           .known_methods = kSelectionNames,
           .ratios = {0.125, 0.03125},
           .metrics = {"intact", "found", "delta_nll", "nll"},
+          .latent_rows = false,
           .check_method = check_needle_method,
           .questions = needle_questions,
           .run = run_needles};

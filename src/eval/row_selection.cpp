@@ -54,6 +54,27 @@ RowPart part_of(Method method) {
   return method == Method::kSigmaRow ? RowPart::kWhole : RowPart::kBranch;
 }
 
+Scores principal_sigma(const DenseCache& rows, int64_t content, const RowSelection& selection,
+                       int64_t block_rows) {
+  const KvShape& shape = rows.shape();
+  const int64_t dim = shape.head_dim - content;
+  if (selection.principal > dim) {
+    fail(ErrorKind::kInvalidArgument, "{} principal directions: what is ranked has {} dimensions",
+         selection.principal, dim);
+  }
+  Scores scores = filled_scores(shape.n_layer, shape.n_kv_head, rows.n_rows(), 0);
+  for (int64_t head = 0; head < shape.n_layer * shape.n_kv_head; ++head) {
+    const int64_t layer = head / shape.n_kv_head;
+    const int64_t kv_head = head % shape.n_kv_head;
+    const std::vector<float> values = along_principal(
+        row_parts(rows, layer, kv_head, content, RowPart::kBranch, 0, scores.n_context), dim,
+        selection.principal);
+    block_sigma(values, selection.principal, block_rows,
+                {scores.head(layer, kv_head), static_cast<size_t>(scores.n_context)});
+  }
+  return scores;
+}
+
 Scores row_scores(const detail::ModelState& model, Zipper& zipper, const RowSelection& selection,
                   int64_t block_rows) {
   if (method_traits(selection.scores).source != ScoreSource::kUnrotatedRows) {
@@ -62,23 +83,15 @@ Scores row_scores(const detail::ModelState& model, Zipper& zipper, const RowSele
   // Not the zipper's own: it refuses rotated rows, which are the control here.
   const DenseCache& rows = zipper.full_rows().global;
   const int64_t content = model.hp.latent.content;
-  const int64_t n = rows.n_rows();
-  if (selection.principal == 0) {
-    return sigma_scores(rows, content, part_of(selection.scores), block_rows, 0, n);
+  const RowPart part = part_of(selection.scores);
+  if (content == 0 && part != RowPart::kBranch) {
+    fail(ErrorKind::kUnsupported,
+         "rows of architecture '{}' are keys: they have no content beside a branch, only 'sigma' "
+         "ranks them",
+         model.hp.architecture);
   }
-  if (selection.principal > model.hp.latent.branch) {
-    fail(ErrorKind::kInvalidArgument, "{} principal directions: the branch has {} dimensions",
-         selection.principal, model.hp.latent.branch);
-  }
-  Scores scores = filled_scores(rows.shape().n_layer, 1, n, 0);
-  for (int64_t layer = 0; layer < scores.n_layer; ++layer) {
-    const std::vector<float> values =
-        along_principal(row_parts(rows, layer, 0, content, RowPart::kBranch, 0, n),
-                        model.hp.latent.branch, selection.principal);
-    block_sigma(values, selection.principal, block_rows,
-                {scores.head(layer, 0), static_cast<size_t>(n)});
-  }
-  return scores;
+  if (selection.principal > 0) return principal_sigma(rows, content, selection, block_rows);
+  return sigma_scores(rows, content, part, block_rows, 0, rows.n_rows());
 }
 
 }  // namespace
@@ -108,10 +121,11 @@ KeepSet select_layer_rows(const detail::ModelState& model, Zipper& zipper,
   const KeepRule rule = {.ratio = static_cast<double>(n_keep - n_recent) / static_cast<double>(n),
                          .n_sinks = kSinkTokens,
                          .n_recent = n_recent};
-  KeepSet kept = keep_nothing(scores.n_layer, 1);
+  KeepSet kept = keep_nothing(scores.n_layer, scores.n_kv_head);
   kept.n_context = scores.n_context;
-  for (int64_t layer = 0; layer < scores.n_layer; ++layer) {
-    kept.rows[static_cast<size_t>(layer)] = select_rows({scores.head(layer, 0), n}, rule);
+  for (int64_t head = 0; head < scores.n_layer * scores.n_kv_head; ++head) {
+    kept.rows[static_cast<size_t>(head)] =
+        select_rows({scores.values.data() + head * scores.n_context, n}, rule);
   }
   return kept;
 }

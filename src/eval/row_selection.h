@@ -1,5 +1,5 @@
-// Selections that the needle experiment compares: what ranks the rows of a layer, before any query
-// is known, and how a budget is used.
+// Selections that the needle experiment compares: what ranks the rows of a head, before any query
+// is known, and how a budget is used. Latent rows are one head a layer.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace ctxzip::eval {
 
 struct RowSelection {
   Method scores = Method::kSigma;
-  int64_t principal = 0;     // sigma of the branch's first so many principal directions; 0: all
+  int64_t principal =
+      0;  // sigma of the branch's (key's) first so many principal directions; 0: all
   bool half_recent = false;  // half of the budget goes to the newest rows
 };
 
@@ -27,8 +28,9 @@ constexpr const char* kSelectionNames =
     "snapkv, "
     "streaming-llm, random";
 
-// Rows (layer) that a budget of max(1, round(ratio x rows)) and four sinks keeps in every layer.
-// `zipper` has prefilled a text of latent rows, whether they are rotated or not.
+// Rows (layer, kv_head) that a budget of max(1, round(ratio x rows)) and four sinks keeps of every
+// head. `zipper` has prefilled a text, whether its rows are rotated or not. Throws Error:
+// kInvalidArgument (more directions than dimensions), kUnsupported (a part that keys do not have).
 KeepSet select_layer_rows(const detail::ModelState& model, Zipper& zipper,
                           const RowSelection& selection, double ratio, int64_t block_rows);
 

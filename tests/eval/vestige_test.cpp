@@ -201,6 +201,32 @@ TEST_F(VestigeExperiment, RotatedRowsAreAControl) {
   EXPECT_EQ(variants.size(), 2u);
 }
 
+TEST_F(VestigeExperiment, KeysOfSeveralHeadsAreRankedEachForItself) {
+  for (const bool rotary : {false, true}) {  // rotated ones are the control
+    const std::string path = test::temp_path("keys.gguf");
+    test::write_tiny_model(
+        {.architecture = "granitehybrid", .n_vocab = 256, .n_expert = 0, .rotary = rotary}, path);
+    const Model model = Model::load(path, {.n_threads = 1});
+    const auto variants = run(model, "vestige-needle",
+                              {.methods = {"full", "sigma", "sigma-4", "h2o", "streaming-llm"},
+                               .ratios = {0.125, 1},
+                               .length = 512,
+                               .n_contexts = 1});
+    ASSERT_EQ(variants.size(), 9u);
+    const Hyperparameters& hp = model.state()->hp;
+    const int64_t n_head = hp.layers.n_global() * hp.n_kv_head;
+    ASSERT_GT(hp.n_kv_head, 1);
+    // Keys and values of 64 rows of 512 and four sinks in each head.
+    EXPECT_EQ(variants[1].kv_bytes, n_head * (64 + 4) * 2 * hp.head_dim * 2);
+    EXPECT_NE(variants[1].metrics[3].mean, variants[3].metrics[3].mean);
+    for (const size_t all : {2u, 4u, 6u, 8u}) EXPECT_NEAR(variants[all].metrics[2].mean, 0, 1e-3);
+    for (const char* absent : {"sigma-row", "sigma-content", "sigma-1000"}) {
+      EXPECT_THROW(run(model, "vestige-needle", {.methods = {absent}, .length = 512}), Error);
+    }
+    EXPECT_THROW(prepare_experiment(model, find("vestige-recall"), {}), Error);
+  }
+}
+
 TEST_F(VestigeExperiment, RecallSeesWhatEvictionLost) {
   const Model model = Model::load(model_file("a1"), {.n_threads = 1});
   const auto variants = run(model, "vestige-recall",

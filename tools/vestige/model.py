@@ -1,16 +1,17 @@
-"""The graphs of kimi-linear and deepseek2 in PyTorch, as src/model/arch builds them."""
+"""The graphs of kimi-linear, deepseek2 and granitehybrid in PyTorch, as src/model/arch builds them."""
 from dataclasses import dataclass
 import math
 import torch, torch.nn as nn, torch.nn.functional as F
 
-CHUNK = 8
+CHUNK = 8                # of delta attention
+STATE_CHUNK = 32         # of a state space
 LEAST_DECAY = -20.0      # e^-20 is nothing, and e^(20 CHUNK / 2) is still a float
 
 
 @dataclass(frozen=True)
 class Shape:
-    kinds: str = "rgrg"      # r: delta attention, g: latent attention
-    rotary: bool = False     # of the branch
+    kinds: str = "rgrg"      # r: delta attention, g: latent attention; s: state space, k: attention to keys
+    rotary: bool = False     # of the branch, or of whole keys
     n_vocab: int = 256
     n_embd: int = 128
     n_head: int = 4
@@ -21,6 +22,10 @@ class Shape:
     value: int = 32
     delta: int = 16          # of a head of delta attention
     n_tap: int = 4
+    n_kv_head: int = 2       # of attention to keys
+    n_inner: int = 256       # values of a state space
+    n_step: int = 8          # heads of a state space
+    state: int = 16
     epsilon: float = 1e-5
     rope_base: float = 10000.0
 
@@ -136,6 +141,75 @@ class DeltaAttention(nn.Module):
         return F.linear(y.transpose(1, 2).flatten(2), self.out)
 
 
+class KeyAttention(nn.Module):
+    """Grouped heads; keys are rotated or nothing is."""
+
+    def __init__(self, s):
+        super().__init__()
+        self.s, self.dim = s, s.n_embd // s.n_head
+        self.q = matrix(s.n_embd, s.n_embd)
+        self.k, self.v = matrix(s.n_embd, s.n_kv_head * self.dim), matrix(s.n_embd, s.n_kv_head * self.dim)
+        self.out = matrix(s.n_embd, s.n_embd, 0.5)
+
+    def forward(self, x):
+        heads = lambda weight: F.linear(x, weight).unflatten(-1, (-1, self.dim)).transpose(1, 2)
+        q, k, v = heads(self.q), heads(self.k), heads(self.v)
+        if self.s.rotary: q, k = rotate(q, self.s.rope_base), rotate(k, self.s.rope_base)
+        k, v = (y.repeat_interleave(self.s.n_head // self.s.n_kv_head, 1) for y in (k, v))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return F.linear(y.transpose(1, 2).flatten(2), self.out)
+
+
+def state_scan(x, b, c, decay):
+    """S = exp(decay) S + x b^T; out = S c. x (batch, head, token, dim), b and c (batch, 1, token, state), decay (batch,
+    head, token). In chunks, as delta_scan."""
+    n, h, t, _ = x.shape
+    pad, size = -t % STATE_CHUNK, STATE_CHUNK
+    chunks = lambda y: F.pad(y, (0, 0, 0, pad)).unflatten(2, (-1, size))
+    x, b, c, since = chunks(x), chunks(b), chunks(c), chunks(decay[..., None]).cumsum(-2)
+    among = (since - since.transpose(-1, -2)).masked_fill(torch.ones(size, size).triu(1).bool(), -math.inf).exp()
+    inside = (c @ b.transpose(-1, -2) * among) @ x
+    added = ((since[..., -1:, :] - since).exp() * x).transpose(-1, -2) @ b
+    state, before = x.new_zeros(n, h, x.shape[-1], b.shape[-1]), []
+    for at in range(x.shape[2]):
+        before.append(state)
+        state = since[:, :, at, -1, :, None].exp() * state + added[:, :, at]
+    across = since.exp() * (c @ torch.stack(before, 2).transpose(-1, -2))
+    return (inside + across).flatten(2, 3)[:, :, :t]
+
+
+class StateSpace(nn.Module):
+    """Mamba2 (arXiv 2405.21060) with one group."""
+
+    def __init__(self, s):
+        super().__init__()
+        self.s, self.dim = s, s.n_inner // s.n_step
+        mixed = s.n_inner + 2 * s.state
+        self.into = matrix(s.n_embd, s.n_inner + mixed + s.n_step)
+        # Starts as a short convolution, head h looking h tokens back.
+        taps = torch.zeros(mixed, 1, s.n_tap)
+        for channel in range(mixed):
+            taps[channel, 0, -1 - (channel // self.dim % s.n_tap if channel < s.n_inner else 0)] = 1
+        self.conv, self.conv_bias = nn.Parameter(taps), nn.Parameter(torch.zeros(mixed))
+        self.a_log = nn.Parameter(torch.linspace(0.5, 2.0, s.n_step))
+        self.dt_bias = nn.Parameter(torch.full((s.n_step,), 0.5))
+        self.through = nn.Parameter(torch.ones(s.n_step))
+        self.norm = Norm(s.n_inner, s.epsilon)
+        self.out = matrix(s.n_inner, s.n_embd, 0.5)
+
+    def forward(self, x):
+        s = self.s
+        gate, mixed, step = F.linear(x, self.into).split([s.n_inner, s.n_inner + 2 * s.state, s.n_step], -1)
+        mixed = F.pad(mixed.transpose(1, 2), (s.n_tap - 1, 0))
+        mixed = F.silu(F.conv1d(mixed, self.conv, self.conv_bias, groups=self.conv.shape[0])).transpose(1, 2)
+        values, b, c = mixed.split([s.n_inner, s.state, s.state], -1)
+        values = values.unflatten(-1, (s.n_step, self.dim)).transpose(1, 2)
+        step = F.softplus(step + self.dt_bias).transpose(1, 2)
+        y = state_scan(step[..., None] * values, b[:, None], c[:, None], -self.a_log.exp()[:, None] * step)
+        y = (y + self.through[:, None, None] * values).transpose(1, 2).flatten(2)
+        return F.linear(self.norm(F.silu(gate) * y), self.out)
+
+
 class FeedForward(nn.Module):
     def __init__(self, s):
         super().__init__()
@@ -145,11 +219,14 @@ class FeedForward(nn.Module):
     def forward(self, x): return F.linear(F.silu(F.linear(x, self.gate)) * F.linear(x, self.up), self.down)
 
 
+MIXERS = {"r": DeltaAttention, "g": LatentAttention, "s": StateSpace, "k": KeyAttention}
+
+
 class Layer(nn.Module):
     def __init__(self, s, kind):
         super().__init__()
         self.attn_norm, self.ffn_norm = Norm(s.n_embd, s.epsilon), Norm(s.n_embd, s.epsilon)
-        self.mixer = LatentAttention(s) if kind == "g" else DeltaAttention(s)
+        self.mixer = MIXERS[kind](s)
         self.ffn = FeedForward(s)
 
     def forward(self, x):

@@ -3,7 +3,8 @@
     python tools/vestige/train.py a --seed 1 --out FOLDER
 
 a: [delta, latent] x 2, branch not rotated (kimi-linear); b: the same with a rotated branch (kimi-linear-rope);
-c: three latent layers, rotated (deepseek2). Data depend on the seed alone, so a and b of one seed see the same text.
+c: three latent layers, rotated (deepseek2); d: [state space, attention to unrotated keys] x 2 (granitehybrid), e: d with
+rotated keys. Data depend on the seed alone, so all models of one seed see the same text.
 Writes FOLDER/NAME-sSEED.pt after every stage, from which a training that was stopped goes on, and at the end .json
 (loss curve, needles found). A model needs half an hour of one core. Needs torch and numpy.
 """
@@ -13,10 +14,13 @@ import language
 from model import Model, Shape
 from optimiser import optimisers
 
-SHAPES = {"a": Shape(), "b": Shape(rotary=True), "c": Shape(kinds="ggg", rotary=True)}
+SHAPES = {"a": Shape(), "b": Shape(rotary=True), "c": Shape(kinds="ggg", rotary=True), "d": Shape(kinds="sksk"),
+          "e": Shape(kinds="sksk", rotary=True)}
 # (steps, sequences, tokens, most needles, queries)
 STAGES = [(500, 32, 64, 4, 4), (400, 16, 128, 8, 8), (500, 8, 384, 12, 8), (200, 4, 1024, 16, 12),
           (100, 1, 4096, 24, 16)]
+# Without convolutions the first layers have to learn to look back before anything can be found.
+FIRST_STEPS = {"c": 3500}
 ANSWER_WEIGHT = 4.0
 
 
@@ -70,16 +74,17 @@ def main():
     model = Model(SHAPES[arguments.name])
     n_weights = sum(p.numel() for p in model.parameters())
     pair = optimisers(model, arguments.rate)
-    total, step, start = sum(stage[0] for stage in STAGES), 0, time.time()
+    stages = [(FIRST_STEPS.get(arguments.name, STAGES[0][0]), *STAGES[0][1:]), *STAGES[1:]]
+    total, step, start = sum(stage[0] for stage in stages), 0, time.time()
     path = os.path.join(arguments.out, f"{arguments.name}-s{arguments.seed}")
     log = {"model": arguments.name, "seed": arguments.seed, "parameters": n_weights, "rate": arguments.rate,
-           "stages": STAGES, "curve": []}
+           "stages": stages, "curve": []}
     if os.path.exists(path + ".pt"):
         log, step, spent = resumed(path + ".pt", model, pair, random)
         start -= spent
         print("goes on behind step", step, flush=True)
     sums, before = np.zeros(3), 0
-    for n_step, n_sequence, n_token, most, n_query in STAGES[:arguments.stages]:
+    for n_step, n_sequence, n_token, most, n_query in stages[:arguments.stages]:
         before += n_step
         if step >= before: continue
         for _ in range(n_step):
