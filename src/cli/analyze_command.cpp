@@ -17,6 +17,7 @@
 #include "cli/progress_bar.h"
 #include "cli/standard_output.h"
 #include "eval/analysis_page.h"
+#include "eval/task.h"
 
 namespace ctxzip::cli {
 namespace {
@@ -48,6 +49,9 @@ void check_flags(const AnalyzeFlags& flags) {
       throw CLI::ValidationError(
           "--what", "'" + view + "' is not one of " + fmt::format("{}", fmt::join(kViews, ",")));
     }
+  }
+  for (const std::string& question : flags.questions) {
+    if (eval::is_blank(question)) throw CLI::ValidationError("-q", "an empty question");
   }
   if (flags.inputs.empty() && flags.wants_attention()) {
     throw CLI::ValidationError("FILE", "a text is needed for all but --what refusals");

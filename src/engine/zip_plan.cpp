@@ -99,8 +99,9 @@ int64_t fit_chunk(const detail::ModelState& model, const ZipPlan& plan, const Zi
   if (room < kShortestChunk) {
     fail(ErrorKind::kTooLong,
          "the text has {} tokens, but at most {} fit: the model is trained for {}, of which the "
-         "prompt's head takes {} and scoring at least {}; split the text, or allow going past the "
-         "trained length (--allow-long)",
+         "prompt's head takes {} and scoring at least {}; split the text, or let zip or heads go "
+         "past "
+         "the trained length (--allow-long)",
          plan.n_context(),
          std::max<int64_t>(0, n_train - plan.n_prefix() - kShortestChunk - prompt), n_train,
          plan.n_prefix(), kShortestChunk + prompt);

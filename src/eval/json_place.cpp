@@ -39,6 +39,11 @@ void JsonPlace::refuse(const std::string& expected) const {
        value_->type_name(), expected, file_->format);
 }
 
+void JsonPlace::refuse_text(const std::string& lacking) const {
+  fail(ErrorKind::kCorruptFile, "{}: {} has no {} ({})", file_->path, shown_place(), lacking,
+       file_->format);
+}
+
 std::optional<JsonPlace> JsonPlace::find(const char* key) const {
   if (!value_->is_object()) refuse("an object");
   const auto found = value_->find(key);

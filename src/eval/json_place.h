@@ -23,7 +23,10 @@ class JsonPlace {
   std::string text_or_number() const;
   // One of those, or an array of them.
   std::vector<std::string> texts() const;
+  // Throws Error{kCorruptFile}: a value of another kind; one of the right kind that says too
+  // little.
   [[noreturn]] void refuse(const std::string& expected) const;
+  [[noreturn]] void refuse_text(const std::string& lacking) const;
 
  private:
   friend void read_json(const std::string& path, const char* format,

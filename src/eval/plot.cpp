@@ -19,6 +19,7 @@ constexpr double kRight = 280;  // holds the legend
 constexpr double kTop = 40;
 constexpr double kBottom = 50;
 constexpr double kLegendLine = 18;
+constexpr double kLetterWidth = 6.5;  // about, at this size of type
 constexpr const char* kColours[] = {"#1b6ca8", "#d1495b", "#2e8b57", "#8a5a9e",
                                     "#c77f1a", "#4a4a4a", "#3aa6a6", "#a0522d"};
 
@@ -57,13 +58,28 @@ double at_y(const Axis& axis, double y) {
 
 double at_x(const Axis& axis, double x) { return kLeft + x / axis.end * (kWidth - kLeft - kRight); }
 
+double width_of(const std::string& text) { return kLetterWidth * static_cast<double>(text.size()); }
+
+// The plot area is always the same; the picture grows with what stands beside and below it.
+struct Canvas {
+  double width = kWidth;
+  double height = kHeight;
+
+  void hold_legend(const std::vector<std::string>& names) {
+    const double left = kWidth - kRight + 14 + 24;
+    for (const std::string& name : names) width = std::max(width, left + width_of(name) + 10);
+    height = std::max(height, kTop + kLegendLine * static_cast<double>(names.size()) + 10);
+  }
+};
+
 // The picture's start with title and y axis.
-std::string frame(const std::string& title, const std::string& y_label, const Axis& y_axis) {
+std::string frame(const Canvas& canvas, const std::string& title, const std::string& y_label,
+                  const Axis& y_axis) {
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" "
       "viewBox=\"0 0 {0:g} {1:g}\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"white\"/>\n",
-      kWidth, kHeight);
+      canvas.width, canvas.height);
   svg += label(kLeft, kTop - 25, "start", title);
   svg += label(8, kTop - 11, "start", y_label);
   for (int tick = 0; tick <= y_axis.n_ticks; ++tick) {
@@ -124,7 +140,11 @@ std::string line_plot(const LinePlot& plot) {
   }
   const Axis x_axis(most_x);
   const Axis y_axis(most_y);
-  std::string svg = frame(plot.title, plot.y_label, y_axis);
+  Canvas canvas;
+  std::vector<std::string> names;
+  for (const PlotLine& line : plot.lines) names.push_back(line.name);
+  canvas.hold_legend(names);
+  std::string svg = frame(canvas, plot.title, plot.y_label, y_axis);
   for (int tick = 0; tick <= x_axis.n_ticks; ++tick) {
     const double x = x_axis.step * tick;
     svg += label(at_x(x_axis, x), kHeight - kBottom + 18, "middle", fmt::format("{:g}", x));
@@ -137,6 +157,41 @@ std::string line_plot(const LinePlot& plot) {
   return svg + "</svg>\n";
 }
 
+namespace {
+
+double group_width(const BarPlot& plot) {
+  return (kWidth - kLeft - kRight) / static_cast<double>(std::max<size_t>(plot.groups.size(), 1));
+}
+
+// Names of neighbours stand in two rows, so that one may be nearly as wide as two groups.
+bool names_fit(const BarPlot& plot) {
+  return std::all_of(plot.groups.begin(), plot.groups.end(), [&](const BarGroup& group) {
+    return width_of(group.name) <= 1.9 * group_width(plot);
+  });
+}
+
+std::string draw_group(const BarPlot& plot, size_t at, const Axis& y_axis) {
+  const double width = group_width(plot);
+  const double bar_width =
+      0.8 * width / static_cast<double>(std::max<size_t>(plot.series.size(), 1));
+  const double left = kLeft + width * (static_cast<double>(at) + 0.1);
+  std::string svg;
+  const std::vector<std::optional<Bar>>& bars = plot.groups[at].bars;
+  for (size_t series = 0; series < bars.size(); ++series) {
+    if (!bars[series]) continue;
+    const Bar& bar = *bars[series];
+    const double x = left + bar_width * static_cast<double>(series);
+    const double top = at_y(y_axis, bar.y);
+    svg += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n", x,
+        top, bar_width * 0.92, kHeight - kBottom - top, colour(series));
+    if (bar.interval) svg += whisker(x + bar_width * 0.46, *bar.interval, y_axis, "#222222");
+  }
+  return svg;
+}
+
+}  // namespace
+
 std::string bar_plot(const BarPlot& plot) {
   double most = 0;
   for (const BarGroup& group : plot.groups) {
@@ -145,27 +200,21 @@ std::string bar_plot(const BarPlot& plot) {
     }
   }
   const Axis y_axis(most);
-  std::string svg = frame(plot.title, plot.y_label, y_axis);
-  const double group_width =
-      (kWidth - kLeft - kRight) / static_cast<double>(std::max<size_t>(plot.groups.size(), 1));
-  const double bar_width =
-      0.8 * group_width / static_cast<double>(std::max<size_t>(plot.series.size(), 1));
+  const bool fit = names_fit(plot);
+  Canvas canvas;
+  canvas.hold_legend(plot.series);
+  const double key_top = canvas.height;
+  if (!fit) canvas.height += kLegendLine * static_cast<double>(plot.groups.size());
+  std::string svg = frame(canvas, plot.title, plot.y_label, y_axis);
   for (size_t at = 0; at < plot.groups.size(); ++at) {
     const BarGroup& group = plot.groups[at];
-    const double left = kLeft + group_width * (static_cast<double>(at) + 0.1);
-    for (size_t series = 0; series < group.bars.size(); ++series) {
-      if (!group.bars[series]) continue;
-      const Bar& bar = *group.bars[series];
-      const double x = left + bar_width * static_cast<double>(series);
-      const double top = at_y(y_axis, bar.y);
-      svg += fmt::format(
-          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"{}\"/>\n", x,
-          top, bar_width * 0.92, kHeight - kBottom - top, colour(series));
-      if (bar.interval) svg += whisker(x + bar_width * 0.46, *bar.interval, y_axis, "#222222");
-    }
-    // Long names of neighbours stand in two rows.
-    svg += label(left + 0.4 * group_width, kHeight - kBottom + 16 + (at % 2 == 0 ? 0 : 14),
-                 "middle", group.name);
+    svg += draw_group(plot, at, y_axis);
+    const double middle = kLeft + group_width(plot) * (static_cast<double>(at) + 0.5);
+    const double row = kHeight - kBottom + 16 + (fit && at % 2 == 1 ? 14 : 0);
+    svg += label(middle, row, "middle", fit ? group.name : std::to_string(at + 1));
+    if (fit) continue;
+    svg += label(kLeft, key_top + kLegendLine * static_cast<double>(at), "start",
+                 fmt::format("{}: {}", at + 1, group.name));
   }
   for (size_t at = 0; at < plot.series.size(); ++at) svg += legend(at, plot.series[at], false);
   return svg + "</svg>\n";
@@ -178,7 +227,7 @@ std::string grid_plot(const GridPlot& plot) {
     return heatmap_colour(1 + std::log10(share) / kDecades);
   };
   const Axis axis(1);
-  std::string svg = frame(plot.title, plot.y_label, axis);
+  std::string svg = frame({}, plot.title, plot.y_label, axis);
   const double cell = side / static_cast<double>(std::max<size_t>(plot.n, 1));
   for (size_t at = 0; at < plot.shares.size(); ++at) {
     if (plot.shares[at] <= 0) continue;

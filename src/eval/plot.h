@@ -49,6 +49,7 @@ struct BarPlot {
   std::vector<BarGroup> groups;
 };
 
+// Names of groups that are too long to stand below their bars are numbered and listed.
 std::string bar_plot(const BarPlot& plot);
 
 // Shares of something that has two values 0..1, in n x n cells.

@@ -11,17 +11,12 @@
 
 #include "core/fail.h"
 #include "core/file.h"
+#include "eval/report_settings.h"
 
 namespace ctxzip::eval {
 namespace {
 
 constexpr int64_t kLogVersion = 1;
-
-// Fields of a header that are no settings: they say what was measured or follow from it.
-const std::set<std::string> kNoSettings{
-    "record",      "format",      "format_version", "ctxzip", "task",    "group",
-    "instruction", "metrics",     "model",          "data",   "methods", "ratios",
-    "n_contexts",  "n_questions", "seed",           "turns",  "sampling"};
 
 Json parse_line(const std::string& line) {
   return Json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -81,19 +76,6 @@ void keep_whole_contexts(RunFile& run) {
   --run.n_contexts;
 }
 
-// The settings of a run by name: options, and the lengths of generated contexts.
-std::map<std::string, Json> settings_of(const Json& header) {
-  std::map<std::string, Json> settings;
-  for (const auto& [name, value] : header.items()) {
-    if (!kNoSettings.contains(name)) settings[name] = value;
-  }
-  const Json data = header.value("data", Json::object());
-  for (const char* const name : {"lengths", "file", "filler"}) {
-    if (data.contains(name)) settings[fmt::format("data {}", name)] = data.at(name);
-  }
-  return settings;
-}
-
 std::string fingerprint_of(const RunFile& run) { return run.header.at("model").at("fingerprint"); }
 
 // Its name; models that share one are told apart by the start of their fingerprints.
@@ -108,32 +90,6 @@ std::string model_of(const RunFile& run, std::span<const RunFile> runs) {
 }
 
 std::string task_of(const RunFile& run) { return run.header.at("task"); }
-
-// Settings that differ between two runs of the same model and task.
-std::set<std::string> varying_settings(std::span<const RunFile> runs) {
-  std::set<std::string> varying;
-  for (const RunFile& a : runs) {
-    for (const RunFile& b : runs) {
-      if (fingerprint_of(a) != fingerprint_of(b) || task_of(a) != task_of(b)) continue;
-      const auto of_b = settings_of(b.header);
-      for (const auto& [name, value] : settings_of(a.header)) {
-        const auto found = of_b.find(name);
-        if (found == of_b.end() || found->second != value) varying.insert(name);
-      }
-    }
-  }
-  return varying;
-}
-
-std::string setting_text(const RunFile& run, const std::set<std::string>& varying) {
-  std::string text;
-  for (const auto& [name, value] : settings_of(run.header)) {
-    if (!varying.contains(name)) continue;
-    const std::string shown = value.is_string() ? value.get<std::string>() : to_line(value);
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, shown);
-  }
-  return text;
-}
 
 bool has_full(const RunFile& run) {
   return std::any_of(run.records.begin(), run.records.end(),
@@ -150,13 +106,14 @@ std::string asked_of(const RunFile& run) {
   return asked;
 }
 
-// A log without the full cache is compared with that of a log which asked the same; contexts come
-// in the same order in both.
+// A log without the full cache is compared with that of a log which asked the same and went at
+// least as far; contexts come in the same order in both.
 std::vector<VariantSummary> summarise_run(const RunFile& run, std::span<const RunFile> runs,
                                           const std::vector<std::string>& metrics) {
   const uint64_t seed = run.header.at("seed");
   const auto lends = [&](const RunFile& other) {
-    return has_full(other) && asked_of(other) == asked_of(run);
+    return has_full(other) && other.n_contexts >= run.n_contexts &&
+           asked_of(other) == asked_of(run);
   };
   const auto lender = std::find_if(runs.begin(), runs.end(), lends);
   if (has_full(run) || lender == runs.end()) return summarise(run.records, metrics, seed);
@@ -202,23 +159,44 @@ void sort_variants(ReportTask& task) {
       [&](const VariantSummary& a, const VariantSummary& b) { return key(a) < key(b); });
 }
 
-void add_relative(const ReportTask& task, Report& report) {
+void add_relative(const ReportTask& task, const RunSetting& setting, Report& report) {
+  const std::string name =
+      setting.data.empty() ? task.task : fmt::format("{} ({})", task.task, setting.data);
   for (const VariantSummary& variant : task.variants) {
     const MetricSummary& metric = variant.metrics.front();
     if (variant.method == "full" || !metric.relative) continue;
     const auto same = [&](const RelativeRow& row) {
-      return row.model == task.model && row.setting == task.setting &&
+      return row.model == task.model && row.setting == setting.options &&
              row.method == variant.method && row.ratio == variant.ratio;
     };
     auto row = std::find_if(report.relative.begin(), report.relative.end(), same);
     if (row == report.relative.end()) {
       row = report.relative.insert(
-          report.relative.end(), {task.model, task.setting, variant.method, variant.ratio, 0, {}});
+          report.relative.end(),
+          {task.model, setting.options, variant.method, variant.ratio, 0, {}});
     }
     const auto n = static_cast<double>(row->tasks.size());
     row->mean = (row->mean * n + *metric.relative) / (n + 1);
-    row->tasks.push_back(task.task);
+    row->tasks.push_back(name);
   }
+}
+
+// By model, usual options first, else in the order of the logs.
+void sort_relative(std::vector<RelativeRow>& rows) {
+  std::vector<std::string> models;
+  std::vector<std::string> settings{""};
+  const auto place = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) - names.begin();
+  };
+  for (const RelativeRow& row : rows) {
+    if (place(models, row.model) == std::ssize(models)) models.push_back(row.model);
+    if (place(settings, row.setting) == std::ssize(settings)) settings.push_back(row.setting);
+  }
+  const auto key = [&](const RelativeRow& row) {
+    return std::pair(place(models, row.model), place(settings, row.setting));
+  };
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const RelativeRow& a, const RelativeRow& b) { return key(a) < key(b); });
 }
 
 // Logs of one task are only ever written with other metrics by another version of the program.
@@ -291,12 +269,14 @@ RunFile read_run(const std::string& path) {
 
 Report make_report(std::span<const RunFile> runs) {
   Report report;
-  const std::set<std::string> varying = varying_settings(runs);
+  const ReportSettings settings = report_settings(runs);
+  std::vector<RunSetting> setting_of;  // (task of the report)
   std::map<std::tuple<std::string, std::string, std::string>, size_t> place;
   std::map<size_t, std::string> contexts;  // of each task, to see whether runs share them
-  for (const RunFile& run : runs) {
+  for (size_t at = 0; at < runs.size(); ++at) {
+    const RunFile& run = runs[at];
     note_run(run, report.notes);
-    const std::string setting = setting_text(run, varying);
+    const std::string setting = settings.runs[at].text();
     const auto [found, is_new] =
         place.try_emplace({fingerprint_of(run), task_of(run), setting}, report.tasks.size());
     if (is_new) {
@@ -306,6 +286,7 @@ Report make_report(std::span<const RunFile> runs) {
                               .setting = setting,
                               .metrics = run.header.at("metrics"),
                               .variants = {}});
+      setting_of.push_back(settings.runs[at]);
     }
     const std::string used =
         to_line(run.header.value("data", Json())) + to_line(run.header.at("n_contexts"));
@@ -318,10 +299,14 @@ Report make_report(std::span<const RunFile> runs) {
     check_metrics(run, task);
     add_variants(task, summarise_run(run, runs, task.metrics), run.name, report.notes);
   }
-  for (ReportTask& task : report.tasks) {
-    sort_variants(task);
-    note_task(task, report.notes);
-    add_relative(task, report);
+  for (size_t at = 0; at < report.tasks.size(); ++at) {
+    sort_variants(report.tasks[at]);
+    note_task(report.tasks[at], report.notes);
+    add_relative(report.tasks[at], setting_of[at], report);
+  }
+  sort_relative(report.relative);
+  if (!settings.usual.empty()) {
+    report.notes.push_back("options where none are named: " + settings.usual);
   }
   return report;
 }

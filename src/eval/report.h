@@ -31,15 +31,15 @@ struct ReportTask {
   std::string model;
   std::string task;
   std::string group;
-  std::string setting;  // what differs between runs: "chunk_tokens 512"; empty if nothing does
+  std::string setting;  // data and options that tell it from other runs: "chunk_tokens 512"
   std::vector<std::string> metrics;
   std::vector<VariantSummary> variants;  // "full" first, then by method and ratio
 };
 
-// A method at one ratio over the tasks of a model.
+// A method at one ratio over the tasks of a model. Data of several lengths count as several tasks.
 struct RelativeRow {
   std::string model;
-  std::string setting;
+  std::string setting;  // options that differ from what most runs have
   std::string method;
   double ratio = 1;
   double mean = 0;  // of the tasks' relative performance

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -118,26 +119,30 @@ ReportFile relative_figure(const Report& report, const std::string& model) {
   return {fmt::format("relative-{}.svg", slug(model)), line_plot(plot)};
 }
 
-// One group of bars for each model, at one ratio.
+// One group of bars for each model, at one ratio and the usual options.
 std::optional<ReportFile> models_figure(const Report& report) {
+  std::vector<RelativeRow> rows;
   std::set<double> ratios;
-  for (const RelativeRow& row : report.relative) ratios.insert(row.ratio);
+  for (const RelativeRow& row : report.relative) {
+    if (row.setting.empty()) ratios.insert(row.ratio);
+  }
   const std::optional<double> ratio = compared_ratio(ratios);
-  const auto models = names_of(report.relative, [](const RelativeRow& row) { return row.model; });
-  if (!ratio || models.size() < 2) return std::nullopt;
-  const auto series_name = [](const RelativeRow& row) {
-    return with_setting(row.method, row.setting);
-  };
+  if (!ratio) return std::nullopt;
+  std::copy_if(
+      report.relative.begin(), report.relative.end(), std::back_inserter(rows),
+      [&](const RelativeRow& row) { return row.setting.empty() && row.ratio == *ratio; });
+  const auto models = names_of(rows, [](const RelativeRow& row) { return row.model; });
+  if (models.size() < 2) return std::nullopt;
   BarPlot plot{
       .title = fmt::format("Score relative to the full cache at {}, mean of tasks", *ratio),
       .y_label = "relative performance",
-      .series = names_of(report.relative, series_name),
+      .series = names_of(rows, [](const RelativeRow& row) { return row.method; }),
       .groups = {}};
   for (const std::string& model : models) {
     BarGroup group{model, std::vector<std::optional<Bar>>(plot.series.size())};
-    for (const RelativeRow& row : report.relative) {
-      if (row.model != model || row.ratio != *ratio) continue;
-      const auto at = std::find(plot.series.begin(), plot.series.end(), series_name(row));
+    for (const RelativeRow& row : rows) {
+      if (row.model != model) continue;
+      const auto at = std::find(plot.series.begin(), plot.series.end(), row.method);
       group.bars[static_cast<size_t>(at - plot.series.begin())] = Bar{row.mean};
     }
     plot.groups.push_back(std::move(group));
@@ -164,7 +169,8 @@ std::optional<ReportFile> ablation_figure(const TaskRuns& runs) {
                .series = methods,
                .groups = {}};
   for (const ReportTask* task : runs) {
-    BarGroup group{task->setting, std::vector<std::optional<Bar>>(methods.size())};
+    BarGroup group{task->setting.empty() ? "usual options" : task->setting,
+                   std::vector<std::optional<Bar>>(methods.size())};
     for (const VariantSummary& variant : task->variants) {
       if (variant.method != "full" && variant.ratio != *ratio) continue;
       const auto at = std::find(methods.begin(), methods.end(), variant.method);

@@ -37,7 +37,7 @@ TaskData read_ruler(const DataRequest& request) {
       const std::string prompt = input.text();
       const size_t start = question_start(prompt);
       if (start == std::string::npos)
-        input.refuse("a prompt with a line \"Question:\" or \"What\"");
+        input.refuse_text("line that starts with \"Question:\" or \"What\"");
       context.text = prompt.substr(0, start);
       question.text = prompt.substr(start);
       question.answers = row.at("outputs").texts();

@@ -110,10 +110,6 @@ bool check_room(const detail::ModelState& model, const Task& task, const RunOpti
   return outgrown;
 }
 
-bool is_blank(const std::string& text) {
-  return text.find_first_not_of(" \t\r\n") == std::string::npos;
-}
-
 // Takes as many contexts of the data as are wanted, each checked before anything is computed.
 void take_contexts(const Model& model, std::vector<EvalContext> contexts, EvalRun& run) {
   const auto wanted = static_cast<size_t>(run.options.n_contexts);

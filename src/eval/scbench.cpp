@@ -29,7 +29,9 @@ TaskData read_scbench(const DataRequest& request, const ScbenchReader& reader) {
     const auto repository = row.find("repo");  // several rows may share one
     context.group = repository ? repository->text() : context.id;
     const auto text = row.find("context");
-    context.text = reader.preamble + (text ? *text : row.at("input")).text();
+    const std::string given = (text ? *text : row.at("input")).text();
+    // An empty context stays one, to be refused as such.
+    if (!is_blank(given)) context.text = reader.preamble + given;
     for (const JsonPlace& turn : row.at("multi_turns").items()) {
       EvalQuestion question;
       question.id = std::to_string(context.questions.size());

@@ -91,6 +91,9 @@ const Task* find_task(std::string_view name);
 // differ: first members of the groups, then second members, ...
 std::vector<EvalContext> in_turn(std::vector<EvalContext> contexts);
 
+// Whether a text says nothing.
+bool is_blank(std::string_view text);
+
 // What the session is asked.
 std::string question_prompt(const Task& task, const EvalQuestion& question);
 // The longest answer to it.

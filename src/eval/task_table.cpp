@@ -48,6 +48,10 @@ std::vector<EvalContext> in_turn(std::vector<EvalContext> contexts) {
   return all;
 }
 
+bool is_blank(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
+
 std::string question_prompt(const Task& task, const EvalQuestion& question) {
   const std::string instruction = task.instruction;
   return instruction.empty() ? question.text : question.text + " " + instruction;

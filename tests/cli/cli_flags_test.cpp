@@ -125,6 +125,7 @@ TEST_F(CliFlags, UsageErrorsOfOtherCommands) {
       {"--what", {"analyze", "text.txt", "-o", "a", "--what", "refusals"}},
       {"--ratio", {"analyze", "text.txt", "-o", "a", "--ratio", "0"}},
       {"--max-tokens", {"analyze", "text.txt", "-o", "a", "-n", "0"}},
+      {"empty question", {"analyze", "text.txt", "-o", "a", "-q", " "}},
       {"--scores", {"inspect", "x.ctz", "--scores"}},
   };
   for (const auto& [word, arguments] : cases) {

@@ -69,6 +69,16 @@ TEST_F(DataFiles, Gsm8kErrors) {
   EXPECT_NE(error_of("gsm8k", "nonsense").find("line 1 is not JSON"), std::string::npos);
 }
 
+TEST_F(DataFiles,
+       EmptyContextsStayEmpty) {  // for the run to refuse, whatever a task puts before them
+  for (const char* task : {"en-qa", "retr-kv", "repoqa", "en-sum", "retr-multihop", "math-find"}) {
+    const TaskData data = load(task, R"({"context": " \n", "multi_turns": [)"
+                                     R"({"input": "Who?", "answer": "Ann"}]})");
+    ASSERT_EQ(data.contexts.size(), 1u) << task;
+    EXPECT_TRUE(is_blank(data.contexts[0].text)) << task << ": " << data.contexts[0].text;
+  }
+}
+
 TEST_F(DataFiles, ScbenchTurnsBecomeQuestions) {
   const TaskData data =
       load("retr-kv", R"({"id": 0, "context": "{\"a\": \"b\"}", "multi_turns": [)"
@@ -169,7 +179,7 @@ TEST_F(DataFiles, RulerPromptsAreSplitBeforeTheirQuestion) {
   EXPECT_EQ(data.contexts[1].questions[0].answers.size(), 2u);
   EXPECT_EQ(data.contexts[2].text, "c");
   EXPECT_NE(error_of("ruler-vt", R"({"input": "no question", "outputs": ["A"]})")
-                .find("line 1.input is string, expected a prompt"),
+                .find("line 1.input has no line that starts with"),
             std::string::npos);
 }
 

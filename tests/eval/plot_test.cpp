@@ -46,6 +46,30 @@ TEST(BarPlot, LeavesGapsForMissingBars) {
   EXPECT_NE(svg.find("height=\"155.0\" fill=\"#1b6ca8\""), std::string::npos) << svg;
 }
 
+TEST(BarPlot, LongNamesAreNumberedAndListed) {
+  BarPlot plot{.title = "", .y_label = "", .series = {"a"}, .groups = {}};
+  for (const char* name :
+       {"short", "a name that is far too long for the width of six groups", "c", "d", "e", "f"}) {
+    plot.groups.push_back({name, {Bar{1}}});
+  }
+  const std::string svg = bar_plot(plot);
+  EXPECT_NE(svg.find(">6<"), std::string::npos);
+  EXPECT_NE(svg.find(">2: a name that is far too long"), std::string::npos);
+  EXPECT_NE(svg.find("height=\"508\""), std::string::npos) << svg;  // 400 and six lines
+}
+
+TEST(Plots, APictureHoldsItsLegend) {
+  BarPlot plot{.title = "", .y_label = "", .series = {}, .groups = {{"g", {}}}};
+  for (int at = 0; at < 60; ++at) {
+    plot.series.push_back("series of a long name, number " + std::to_string(at) +
+                          ", with all its options");
+    plot.groups[0].bars.push_back(Bar{1});
+  }
+  const std::string svg = bar_plot(plot);
+  EXPECT_NE(svg.find("height=\"1130\""), std::string::npos) << svg.substr(0, 200);
+  EXPECT_EQ(svg.find("width=\"800\""), std::string::npos);
+}
+
 TEST(GridPlot, DrawsCellsFromTheLowerLeftAndLeavesEmptyOnesWhite) {
   const std::string svg = grid_plot({.title = "",
                                      .x_label = "x",

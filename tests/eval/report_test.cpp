@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "ctxzip/error.h"
 #include "eval/report_page.h"
@@ -25,22 +26,24 @@ struct LogShape {
   bool has_full = true;
   int64_t max_tokens = 32;
   std::vector<std::string> metrics{"substring"};
+  std::vector<int64_t> lengths = {};
 };
 
 // Two contexts with one question each, under the full cache and at ratios 0.3 and 0.1.
 std::string log_text(const LogShape& shape) {
-  const Json header = {{"record", "header"},
-                       {"format", "ctxzip-eval"},
-                       {"format_version", 1},
-                       {"task", shape.task},
-                       {"group", "understanding"},
-                       {"metrics", shape.metrics},
-                       {"model", {{"name", shape.model}, {"fingerprint", shape.fingerprint}}},
-                       {"data", {{"file", "d.json"}, {"contexts_xxhash64", "00"}}},
-                       {"n_contexts", shape.n_planned},
-                       {"seed", 0},
-                       {"max_tokens", shape.max_tokens},
-                       {"chunk_tokens", shape.chunk}};
+  Json header = {{"record", "header"},
+                 {"format", "ctxzip-eval"},
+                 {"format_version", 1},
+                 {"task", shape.task},
+                 {"group", "understanding"},
+                 {"metrics", shape.metrics},
+                 {"model", {{"name", shape.model}, {"fingerprint", shape.fingerprint}}},
+                 {"data", {{"file", "d.json"}, {"contexts_xxhash64", "00"}}},
+                 {"n_contexts", shape.n_planned},
+                 {"seed", 0},
+                 {"max_tokens", shape.max_tokens},
+                 {"chunk_tokens", shape.chunk}};
+  if (!shape.lengths.empty()) header["data"]["lengths"] = shape.lengths;
   std::string text = to_line(header) + "\n";
   for (const char* const context : {"c0", "c1"}) {
     for (const double ratio : {1.0, 0.3, 0.1}) {
@@ -198,12 +201,45 @@ TEST_F(ReportTest, MethodsOfSeveralLogsStandTogether) {
 TEST_F(ReportTest, SettingsThatDifferAreDrawnBesideEachOther) {
   const Report both = report({{.chunk = 512}, {.chunk = 2048, .score = 0.6}});
   ASSERT_EQ(both.tasks.size(), 2u);
-  EXPECT_EQ(both.tasks[0].setting, "chunk_tokens 512");
+  EXPECT_EQ(both.tasks[0].setting, "");  // the first of equally common ones
   EXPECT_EQ(both.tasks[1].setting, "chunk_tokens 2048");
+  EXPECT_TRUE(has_note(both, "options where none are named: chunk_tokens 512"));
   const auto names = file_names(both);
   EXPECT_EQ(names,
             (std::vector<std::string>{"relative-tiny.svg", "score-tiny-squad.svg",
                                       "settings-tiny-squad.svg", "report.md", "report.html"}));
+}
+
+TEST_F(ReportTest, OnlyWhatIsUnusualIsNamed) {
+  const Report all = report({{.task = "squad", .score = 0.5},
+                             {.task = "squad", .chunk = 512, .score = 0.25},
+                             {.task = "niah", .score = 0.75},
+                             {.task = "niah", .score = 1, .lengths = {500}},
+                             {.task = "gsm8k", .score = 0.5, .max_tokens = 320}});
+  ASSERT_EQ(all.tasks.size(), 5u);
+  EXPECT_EQ(all.tasks[0].setting, "");
+  EXPECT_EQ(all.tasks[1].setting, "chunk_tokens 512");
+  EXPECT_EQ(all.tasks[3].setting, "lengths [500]");
+  EXPECT_EQ(all.tasks[4].setting, "");  // each task has answers of its own length
+  // Texts of other lengths are a task more; another chunk is another row.
+  std::map<std::string, RelativeRow> rows;
+  for (const RelativeRow& row : all.relative) {
+    if (row.ratio == 0.3) rows[row.setting] = row;
+  }
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_DOUBLE_EQ(rows.at("").mean, (0.5 + 0.75 + 1 + 0.5) / 4);
+  EXPECT_EQ(rows.at("").tasks,
+            (std::vector<std::string>{"squad", "niah", "niah (lengths [500])", "gsm8k"}));
+  EXPECT_DOUBLE_EQ(rows.at("chunk_tokens 512").mean, 0.25);
+}
+
+TEST_F(ReportTest, AFullCacheThatStoppedEarlierIsNotBorrowed) {
+  std::string shorter = log_text({});
+  shorter.resize(shorter.rfind("{\"record\"", shorter.size() - 2));  // one of two contexts
+  const RunFile whole = read(log_text({.method = "snapkv", .has_full = false}));
+  const std::vector<RunFile> runs{whole, read(shorter)};
+  ASSERT_EQ(runs[1].n_contexts, 1);
+  for (const RelativeRow& row : make_report(runs).relative) EXPECT_NE(row.method, "snapkv");
 }
 
 TEST_F(ReportTest, ModelsHaveAFigureTogether) {

@@ -19,8 +19,8 @@ SHAPES = {"a": Shape(), "b": Shape(rotary=True), "c": Shape(kinds="ggg", rotary=
 # (steps, sequences, tokens, most needles, queries)
 STAGES = [(500, 32, 64, 4, 4), (400, 16, 128, 8, 8), (500, 8, 384, 12, 8), (200, 4, 1024, 16, 12),
           (100, 1, 4096, 24, 16)]
-# Without convolutions the first layers have to learn to look back before anything can be found.
-FIRST_STEPS = {"c": 3500}
+# Where only rotation tells how far away a token is, layers learn it from the shortest texts, or not in time.
+BEFORE = {"c": [(2500, 64, 32, 2, 2)], "d": [(1500, 64, 32, 2, 2)], "e": [(1500, 64, 32, 2, 2)]}
 ANSWER_WEIGHT = 4.0
 
 
@@ -74,7 +74,7 @@ def main():
     model = Model(SHAPES[arguments.name])
     n_weights = sum(p.numel() for p in model.parameters())
     pair = optimisers(model, arguments.rate)
-    stages = [(FIRST_STEPS.get(arguments.name, STAGES[0][0]), *STAGES[0][1:]), *STAGES[1:]]
+    stages = BEFORE.get(arguments.name, []) + STAGES
     total, step, start = sum(stage[0] for stage in stages), 0, time.time()
     path = os.path.join(arguments.out, f"{arguments.name}-s{arguments.seed}")
     log = {"model": arguments.name, "seed": arguments.seed, "parameters": n_weights, "rate": arguments.rate,
