@@ -41,7 +41,9 @@ struct RecallOptions {
   double z_max = 8;
   int64_t min_steps = 8;  // observed before a calibration
   int64_t max_steps = 64;
-  int64_t top_per_head = 0;  // fetch at most so many rows for a head; 0: all that fire
+  // Fetch at most so many rows for a head, which promises nothing; 0: all that fire. Not with
+  // sound.
+  int64_t top_per_head = 0;
   int64_t max_fetched = 16384;
   int64_t dense_below = 0;  // attend to everything while there are fewer rows
 
@@ -58,9 +60,12 @@ enum CalibrationNote : uint32_t {
   kPartitionChanged = 16,  // rows were closed since
   kSketchCompleted = 32,   // fewer query vectors than sketch rows (voids nothing)
   kGateOpen = 64,          // no head has an entropy gate (voids nothing)
+  kRowsCapped = 128,       // a head may not fetch all rows that fire (top_per_head)
+  kTargetMissed = 256,     // an audit found less than the target
 };
-constexpr uint32_t kVoidingNotes =
-    kTooFewHard | kClamped | kAllTies | kNoQueries | kPartitionChanged;
+constexpr uint32_t kVoidingNotes = kTooFewHard | kClamped | kAllTies | kNoQueries |
+                                   kPartitionChanged | kRowsCapped | kTargetMissed;
+constexpr uint32_t kAllNotes = kVoidingNotes | kSketchCompleted | kGateOpen;
 // Of the bits that are set, for people: "rows were closed since", ...
 CTXZIP_API std::vector<std::string_view> note_texts(uint32_t notes);
 

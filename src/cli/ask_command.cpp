@@ -81,6 +81,8 @@ int run(AskFlags& flags) {
     Json json = {{"file", flags.file}, {"answers", output.answers()}};
     if (stream) json["recall"] = recall_json(*stream->recall_report());
     print_json(json);
+  } else if (stream && stream_options(context).audit_steps > 0) {
+    fmt::print(stderr, "\n{}", recall_lines(*stream->recall_report()));
   }
   return interrupt.token()->cancelled() ? interrupted_exit_code() : output.exit_code();
 }

@@ -49,7 +49,7 @@ std::string summary_table(const std::string& file, const FileInfo& info) {
                fmt::format("{} of {} ({})", format_count(report.pairs_kept),
                            format_count(report.pairs_total), format_percent(kept_ratio(report))));
   table += row("KV cache", describe_cache(report) + fmt::format(", {} rows", report.row_type));
-  table += row("loss", describe_loss(report));
+  table += row("loss", describe_loss(report, info.recall.has_value()));
   if (info.recall) table += recall_lines(*info.recall);
   return table;
 }

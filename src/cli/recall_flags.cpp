@@ -67,6 +67,7 @@ class Adder {
 
 void set_recall(StreamOptions& options, const std::string& text) {
   options.policy.recall = text != "off";
+  options.policy.sound = false;
   if (text == "off") return;
   const auto target = parse_real(text);
   if (!target || !(*target > 0 && *target < 1)) {
@@ -114,7 +115,8 @@ void add_session_flags(Adder& add) {
       "--archive", "FILE", "Keep archived rows in files of this name, not in memory",
       [](StreamOptions& options, const std::string& path) { options.policy.archive_path = path; });
   add.integer("--per-head-cap", {.min = 1, .max = 1 << 24},
-              "Most rows that a head may fetch in a step (default: all that fire)",
+              "Most rows that a head may fetch in a step: no recall is promised then (default: all "
+              "that fire)",
               [](StreamOptions& options, int64_t n) { options.policy.top_per_head = n; });
   add.integer("--dense-below", {.max = 1 << 30},
               "Attend to everything while there are fewer rows (default: 0)",
@@ -135,6 +137,9 @@ std::string RecallFlags::first_given() const {
 
 StreamOptions RecallFlags::apply(StreamOptions stream) const {
   for (const auto& change : changes) change(stream);
+  if (stream.policy.sound && !stream.policy.recall) {
+    throw CLI::ValidationError("--sound", "finds what --recall off does not look for");
+  }
   return stream;
 }
 

@@ -29,7 +29,7 @@ std::string describe(const CalibrationState& state) {
 std::string describe_target(const RecallReport& report) {
   if (report.target == 0) return "off";
   if (report.sound) return "sound: no row that would win is missed";
-  return fmt::format("target {:.2f}", report.target);
+  return fmt::format("target {:g}", report.target);
 }
 
 std::string describe_audit(const RecallAudit& audit) {

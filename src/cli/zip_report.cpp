@@ -34,9 +34,12 @@ Json zip_json(const ZipResult& result) {
   return json;
 }
 
-std::string describe_loss(const ZipReport& report) {
+std::string describe_loss(const ZipReport& report, bool reads_few) {
   const bool rounded = report.row_type == "q8" || report.row_type == "q4";
   const bool whole = report.pairs_kept == report.pairs_total;
+  if (reads_few) {
+    return "nothing was evicted; what reading few of the rows loses was not measured";
+  }
   if (whole && !rounded) return "lossless: nothing was evicted";
   const std::string what =
       whole ? fmt::format("nothing was evicted, rows are {}", report.row_type) : "lossy";
@@ -75,7 +78,7 @@ std::string zip_table(const ZipResult& result) {
   table += row("KV cache", describe_cache(report));
   if (result.recall) table += recall_lines(*result.recall);
   table += row("file", format_bytes(result.file_bytes));
-  table += row("loss", describe_loss(report));
+  table += row("loss", describe_loss(report, result.recall.has_value()));
   table +=
       row("time", fmt::format("prefill {}, score {}, check {}, compact {}",
                               format_seconds(report.prefill_s), format_seconds(report.score_s),

@@ -61,7 +61,8 @@ RecallStream::RecallStream(const Model& model, const StreamOptions& options)
       states_(first_states(*model.state())),
       batch_runner_(*model.state()),
       decode_runner_(*model.state()),
-      audited_(static_cast<size_t>(seam_.n_layer())) {}
+      audited_(static_cast<size_t>(seam_.n_layer())),
+      refuted_(static_cast<size_t>(seam_.n_layer())) {}
 
 RecallStream::RecallStream(const Model& model, const StreamOptions& options,
                            const ContextRows& rows, const std::vector<RecallState>& layers)
@@ -73,7 +74,8 @@ RecallStream::RecallStream(const Model& model, const StreamOptions& options,
       states_(rows.states),
       batch_runner_(*model.state()),
       decode_runner_(*model.state()),
-      audited_(static_cast<size_t>(seam_.n_layer())) {
+      audited_(static_cast<size_t>(seam_.n_layer())),
+      refuted_(static_cast<size_t>(seam_.n_layer())) {
   const RowType stored = rows.global.shape.row_type;
   if (stored != global_shape(state()).row_type) {
     fail(ErrorKind::kMismatch, "the context has {} rows, but the model was loaded for {} rows",
@@ -132,6 +134,7 @@ std::span<const float> RecallStream::prefill(std::span<const Token> tokens,
     logits = run(part, done == tokens.size(), true, cancel);
     if (on_rows) on_rows(static_cast<int64_t>(done));
   }
+  for (int64_t at = 0; at < seam_.n_layer(); ++at) seam_.cache(at).drop_archive_pages();
   return logits;
 }
 
@@ -170,7 +173,8 @@ void RecallStream::audit() {
       continue;
     }
     if (clopper_pearson(sum.found, sum.queries).lower >= policy.target.recall) continue;
-    cache.recalibrate();
+    refuted_[static_cast<size_t>(at)] = cache.calibration().z;
+    cache.target_missed();
     ++audit_.recalibrations;
     sum = {};
   }
@@ -209,7 +213,10 @@ StreamMark RecallStream::mark() const {
 void RecallStream::rewind(const StreamMark& mark) {
   if (options_.audit_steps > 0 && step_holds_) excluded_before_ = excluded_mass_limit();
   for (int64_t at = 0; at < seam_.n_layer(); ++at) {
-    seam_.cache(at).rewind(mark.layers[static_cast<size_t>(at)]);
+    RecallCache& cache = seam_.cache(at);
+    const auto index = static_cast<size_t>(at);
+    cache.rewind(mark.layers[index]);
+    if (refuted_[index] == cache.calibration().z) cache.target_missed();
   }
   states_.set(mark.states);
   broken_ = step_holds_ = false;

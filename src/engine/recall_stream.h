@@ -90,6 +90,9 @@ class RecallStream {
   double longest_pause_s_ = 0;
   RecallAudit audit_;
   std::vector<AuditCounts> audited_;  // (layer), since its last calibration
+  // (layer): the z of the last calibration that an audit refuted, wherever the stream turns back
+  // to.
+  std::vector<std::optional<double>> refuted_;
 };
 
 // The nats of each token of `tokens` given what came before, the first given the logits `before`;

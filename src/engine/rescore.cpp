@@ -19,6 +19,10 @@ Method scoring_method(const std::string& name) {
 }
 
 ZipOptions options_of(const CtzMeta& meta) {
+  if (meta.recall) {
+    fail(ErrorKind::kUnsupported,
+         "a context under VestigeKV: its rows are ranked without scores, and none are evicted");
+  }
   if (meta.schedule != "two-pass") {
     fail(ErrorKind::kUnsupported,
          "schedule {}: pairs were scored chunk by chunk over what was left of the text, so that "

@@ -45,7 +45,7 @@ struct Count {
 constexpr std::array<Count, 13> kCounts = {{{"closed", INT32_MAX},
                                             {"observed", kMaxSteps},
                                             {"phase", 2},
-                                            {"notes", 127},
+                                            {"notes", kAllNotes},
                                             {"z_rank", INT32_MAX},
                                             {"hard", INT32_MAX},
                                             {"steps", INT32_MAX},

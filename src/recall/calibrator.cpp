@@ -63,7 +63,12 @@ Calibrator::Calibrator(const MlaKernels& kernels, const MlaShape& shape,
   entropy_.resize(n);
   best_archived_.resize(n);
   target_.resize(n);
-  state_.z = options.z_max;
+  clear();
+}
+
+// Of the options, whatever is calibrated.
+uint32_t Calibrator::standing_notes() const {
+  return options_.top_per_head > 0 ? uint32_t{kRowsCapped} : 0u;
 }
 
 const float* Calibrator::queries_of(int64_t step) const {
@@ -184,8 +189,8 @@ void Calibrator::finish(const RowIndex& index) {
   state_.rank = z.rank;
   state_.n_hard = z.n;
   state_.n_steps = n_labelled_;
-  state_.notes =
-      z.notes | (completed_ ? kSketchCompleted : 0u) | (state_.n_gated == 0 ? kGateOpen : 0u);
+  state_.notes = z.notes | standing_notes() | (completed_ ? kSketchCompleted : 0u) |
+                 (state_.n_gated == 0 ? kGateOpen : 0u);
 }
 
 bool Calibrator::work(const ArchiveView& archive, RowIndex& index, int64_t max_rows) {
@@ -225,6 +230,11 @@ void Calibrator::restart(RowIndex& index) {
   n_steps_ = n_labelled_ = labelled_rows_ = 0;
 }
 
+void Calibrator::target_missed(RowIndex& index) {
+  restart(index);
+  state_.notes |= kTargetMissed;
+}
+
 void Calibrator::forget_after(int64_t n_steps) {
   CHECK(n_labelled_ <= n_steps);
   n_steps_ = std::min(n_steps_, n_steps);
@@ -256,6 +266,7 @@ CalibrationRecord Calibrator::record(const RowIndex& index) const {
 void Calibrator::restore(const CalibrationRecord& record, const ArchiveView& archive,
                          RowIndex& index) {
   state_ = record.state;
+  state_.notes = (state_.notes & ~uint32_t{kRowsCapped}) | standing_notes();
   gates_ = record.gates;
   stage_ = record.stage;
   completed_ = record.completed;
@@ -280,6 +291,7 @@ void Calibrator::clear() {
   std::fill(gates_.begin(), gates_.end(), kMinusInfinity);
   state_ = {};
   state_.z = options_.z_max;
+  state_.notes |= standing_notes();
 }
 
 }  // namespace ctxzip

@@ -43,8 +43,9 @@ class Calibrator {
   // Observed queries no longer fit the archive: they are dropped, and a finished calibration is
   // stale.
   void partition_changed(RowIndex& index);
-  // Observes and calibrates anew; what was calibrated serves until then.
-  void restart(RowIndex& index);
+  // What was calibrated does not hold what it promised: observes and calibrates anew. It serves
+  // until then, promising nothing.
+  void target_missed(RowIndex& index);
   // As new.
   void clear();
 
@@ -59,6 +60,8 @@ class Calibrator {
   using Stage = CalibrationStage;
 
   const float* queries_of(int64_t step) const;
+  uint32_t standing_notes() const;
+  void restart(RowIndex& index);
   bool enough() const;
   void label(const ArchiveView& archive, int64_t max_rows);
   SketchBasis fit() const;

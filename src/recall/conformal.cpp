@@ -38,6 +38,8 @@ std::vector<std::string_view> note_texts(uint32_t notes) {
       {kPartitionChanged, "rows were closed since"},
       {kSketchCompleted, "fewer query vectors than sketch rows"},
       {kGateOpen, "no entropy gate"},
+      {kRowsCapped, "rows of a head are limited"},
+      {kTargetMissed, "an audit found less than the target"},
   };
   std::vector<std::string_view> texts;
   for (const auto& [note, text] : kTexts) {

@@ -247,6 +247,12 @@ std::optional<std::string> options_problem(const MlaShape& shape, const RecallOp
     return fmt::format("the sketch rank is {}, expected a multiple of 8 below the latent of {}",
                        rank, shape.latent);
   }
+  if (options.sound && options.top_per_head > 0) {
+    return fmt::format(
+        "sound recall with at most {} rows for a head: it misses nothing only if it may fetch all "
+        "rows that fire",
+        options.top_per_head);
+  }
   for (const int64_t n : {options.n_sinks, options.n_recent, options.top_per_head,
                           options.dense_below, options.max_fetched}) {
     if (n < 0 || n > kMostRows) return differs("a number of rows", n, "0 or more");

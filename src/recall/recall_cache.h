@@ -75,14 +75,16 @@ class RecallCache {
   // kInvalidArgument for a state that does not fit (state_problem), kTooLong, kIo.
   void restore(const RecallState& state, const void* rows);
 
+  // Of an archive on disk: pages that attending to everything brought in leave this process's memory.
+  void drop_archive_pages() noexcept { store_.drop_resident(); }
   // Empties the cache for another sequence; nothing of this one can be seen by the next.
   void clear();
 
   void set_recall(bool on) { options_.recall = on; }
   // A calibration is under way or waits for queries.
   bool calibrating() const { return !calibrator_.done(); }
-  // Calibrates anew from the queries that come.
-  void recalibrate() { calibrator_.restart(index_); }
+  // An audit found less than was promised: calibrates anew from the queries that come.
+  void target_missed() { calibrator_.target_missed(index_); }
   // For the decode step: the step's queries with their best kept scores and kept entropies.
   void observe(const float* queries, const float* best_kept, const float* entropy) noexcept {
     calibrator_.observe(queries, best_kept, entropy);

@@ -26,6 +26,7 @@ TEST(ZipReport, RoundedRowsAreNotLossless) {
   report.row_type = "f16";
   report.delta_nll = 0;
   EXPECT_EQ(describe_loss(report), "lossless: nothing was evicted");
+  EXPECT_NE(describe_loss(report, /*reads_few=*/true).find("was not measured"), std::string::npos);
   report.row_type = "q4";
   report.delta_nll = 0.004;
   EXPECT_EQ(describe_loss(report), "nothing was evicted, rows are q4: delta_nll +0.004 nats/token");

@@ -85,7 +85,7 @@ TEST_F(CliStream, ZipAndInspectSayTheSame) {
   EXPECT_EQ(compared.exit_code, 1);
   EXPECT_NE(compared.err.find("evicts nothing"), std::string::npos) << compared.err;
   const std::string table = run({"inspect", "doc.ctz"}).out;
-  EXPECT_NE(table.find("vestige, recall target 0.90"), std::string::npos) << table;
+  EXPECT_NE(table.find("vestige, recall target 0.9"), std::string::npos) << table;
 }
 
 TEST_F(CliStream, AskReportsWhatWasRead) {
@@ -121,6 +121,11 @@ TEST_F(CliStream, AskReportsWhatWasRead) {
   EXPECT_EQ(recall["audit"]["steps"], recall["steps"]);
   EXPECT_TRUE(recall["excluded_mass_limit"].is_number());
   EXPECT_LE(recall["audit"]["found"], recall["audit"]["queries"]);
+  const ProgramResult text =
+      run({"ask", "doc.ctz", "Who?", "-m", "kimi.gguf", "-n", "8", "--audit", "1"});
+  EXPECT_NE(text.err.find("best rows found"), std::string::npos) << text.err;
+  const json capped = json::parse(ask({"--per-head-cap", "1"}).out)["recall"];
+  EXPECT_EQ(capped["layers"][0]["calibration"]["holds"], false) << "all that fire were promised";
   const json off = json::parse(ask({"--recall", "off"}).out)["recall"];
   EXPECT_EQ(off["fired_rows"], 0);
   EXPECT_LT(off["bytes_read"], off["bytes_dense"]);
@@ -163,6 +168,10 @@ TEST_F(CliStream, ChatAndAskTakeAFile) {
       run({"chat", "doc.ctz", "-m", "kimi.gguf", "-n", "5", "--sound", "--json"}, "Hello\n");
   ASSERT_EQ(chat.exit_code, 0) << chat.err;
   EXPECT_EQ(json::parse(chat.out)["recall"]["sound"], true);
+  const ProgramResult limited = ask({"--sound", "--per-head-cap", "4"});
+  EXPECT_NE(limited.exit_code, 0);
+  EXPECT_NE(limited.err.find("rows for a head"), std::string::npos) << limited.err;
+  EXPECT_EQ(ask({"--sound", "--recall", "off"}).exit_code, 2);
   const ProgramResult other = ask({"--recall", "0.7"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_NE(other.err.find("zip the text anew"), std::string::npos) << other.err;

@@ -226,13 +226,20 @@ TEST(RecallStreamMemory, AnArchiveInFilesIsNotResident) {
     options.policy.block_rows = 256;
     options.policy.archive_path = archive;
     malloc_trim(0);  // else a run would use what the one before it gave back
-    const int64_t before = resident_memory().anonymous_bytes;
+    const auto resident = [] {
+      const ResidentMemory memory = resident_memory();
+      return memory.anonymous_bytes + memory.file_bytes;
+    };
+    const int64_t before = resident();
     RecallStream stream(model, options);
-    stream.prefill(text, nullptr);
+    stream.prefill(std::span(text).first(2380), nullptr);
+    stream.prefill(std::span(text).subspan(2380), nullptr);
     report = stream.report();
-    return resident_memory().anonymous_bytes - before;
+    // The prompt attended to everything: what it brought in has to be gone.
+    return resident() - before;
   };
   RecallReport report;
+  grown_by("", report);  // maps the weights
   const int64_t in_memory = grown_by("", report);
   const int64_t in_files = grown_by(temp_path("archive"), report);
   std::printf("resident %.1f MB, with the archive of %.1f MB in files %.1f MB\n",
@@ -353,6 +360,44 @@ TEST_F(RecallStreamTest, AMissedTargetRecalibrates) {
   stream.prefill(text_, nullptr);
   decode_all(stream, random_tokens(250, kVocab, 13));
   EXPECT_GT(stream.report().audit.recalibrations, 0);
+  for (const RecallLayerReport& layer : stream.report().layers) {
+    EXPECT_TRUE(layer.calibration.notes & kRowsCapped);
+    EXPECT_FALSE(layer.calibration.holds());
+  }
+}
+
+// What an audit refuted promises nothing, also where the stream turns back to it.
+TEST_F(RecallStreamTest, AMissedTargetIsNoPromise) {
+  StreamOptions options = small_blocks();
+  RecallStream calibrated(model_, options);
+  calibrated.prefill(text_, nullptr);
+  decode_all(calibrated, random_tokens(64, kVocab, 14));
+  calibrated.settle();
+  std::vector<RecallState> layers = calibrated.mark().layers;
+  for (RecallState& layer : layers) {
+    ASSERT_TRUE(layer.calibration.state.holds());
+    layer.calibration.state.z = -8;  // next to nothing fires
+  }
+  options.audit_steps = 1;
+  RecallStream stream(model_, options, calibrated.copy_rows(0), layers);
+  const StreamMark mark = stream.mark();
+  const auto n_refuted = [&] {
+    int n = 0;
+    for (const RecallLayerReport& layer : stream.report().layers) {
+      const bool missed = (layer.calibration.notes & kTargetMissed) != 0;
+      EXPECT_FALSE(missed && layer.calibration.holds());
+      n += missed ? 1 : 0;
+    }
+    return n;
+  };
+  EXPECT_EQ(n_refuted(), 0);
+  for (const Token token : random_tokens(60, kVocab, 15)) {
+    stream.decode(token);
+    if (n_refuted() > 0) break;
+  }
+  EXPECT_GT(n_refuted(), 0);
+  stream.rewind(mark);
+  EXPECT_GT(n_refuted(), 0);
 }
 
 TEST_F(RecallStreamTest, TeacherForcing) {

@@ -125,7 +125,8 @@ TEST_F(CalibrationTest, GoesFromProvisionalToCalibratedToStale) {
   EXPECT_FALSE(cache_->calibration().holds());
   EXPECT_EQ(cache_->calibration().z, state.z) << "what was calibrated still serves";
 
-  cache_->recalibrate();
+  cache_->target_missed();
+  EXPECT_TRUE(cache_->calibration().notes & kTargetMissed);
   rows_.clear();
   rows_ = make_rows(1024);
   calibrate();
