@@ -1,106 +1,11 @@
 // Calibration of the index scan: its states, and whether it keeps what it promises.
-#include <Eigen/Dense>
-
-#include "recall/thread_team.h"
-#include "recall_fixture.h"
+#include "calibration_fixture.h"
 #include "statistics.h"
 
 namespace ctxzip::testing {
 namespace {
 
 constexpr int kSets = 200;
-
-RecallOptions calibrated_options() {
-  RecallOptions options;
-  options.block_rows = 256;
-  options.keep_ratio = 1.0 / 32;
-  return options;
-}
-
-class CalibrationTest : public RecallTest {
- protected:
-  // A cache with n closed rows.
-  void fill(int64_t n, const RecallOptions& options = calibrated_options()) {
-    rows_ = make_rows(n);
-    n_ = n;
-    cache_ = std::make_unique<RecallCache>(tuned_mla_kernels(), kTinyShape, RowType::kF16, 2 * n,
-                                           options);
-    cache_->append(rows_.data(), n);
-    while (cache_->maintain()) continue;
-    step_ = std::make_unique<DecodeStep>(*cache_);
-  }
-
-  std::vector<float> seeking() { return seeking_queries(rows_, n_); }
-  std::vector<float> run(const std::vector<float>& q) { return attend(*step_, *cache_, q); }
-
-  // Decodes until a calibration is there, at most max_steps.
-  void calibrate(int max_steps = 70) {
-    for (int at = 0; at < max_steps; ++at) {
-      run(seeking());
-      while (cache_->maintain()) continue;
-      if (cache_->calibration().phase == CalibrationPhase::kCalibrated) return;
-    }
-  }
-
-  struct Hard {
-    int64_t target = -1;  // the best row, if it is archived
-    float best_kept = 0;
-  };
-  // (head)
-  std::vector<Hard> hard_queries(const std::vector<float>& q) const {
-    using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-    if (values_.rows() != n_) {
-      values_.resize(n_, kTinyShape.row_dim());
-      std::transform(rows_.begin(), rows_.end(), values_.data(), half_to_float);
-    }
-    const Eigen::Map<const Matrix> queries(q.data(), kTinyShape.n_head, kTinyShape.row_dim());
-    const Matrix scores = kTinyShape.scale * values_ * queries.transpose();
-    std::vector<Hard> found(static_cast<size_t>(kTinyShape.n_head));
-    for (int64_t head = 0; head < kTinyShape.n_head; ++head) {
-      Hard& hard = found[static_cast<size_t>(head)];
-      Eigen::Index best = 0;
-      const float largest = scores.col(head).maxCoeff(&best);
-      hard.best_kept = -std::numeric_limits<float>::infinity();
-      for (const int64_t row : near_rows(*cache_)) {
-        hard.best_kept = std::max(hard.best_kept, scores(row, head));
-      }
-      if (hard.best_kept < largest) hard.target = best;
-    }
-    return found;
-  }
-
-  // The z that each hard query of one step wants of the index as it is.
-  void add_wanted(const std::vector<float>& q, std::vector<double>& wanted) const {
-    const RowIndex& index = cache_->index();
-    const int64_t rank = index.basis().rank();
-    const Mapping memory(static_cast<size_t>(packed_floats(kTinyShape.n_head, 80) +
-                                             projection_scratch_floats(kTinyShape, rank)) *
-                         sizeof(float));
-    auto* packed = reinterpret_cast<float*>(memory.data());
-    tuned_mla_kernels().pack(q.data(), kTinyShape.n_head, 80, 80, kTinyShape.scale, packed);
-    QueryProjection query(kTinyShape, rank);
-    project_queries(tuned_mla_kernels(), kTinyShape, index.basis(), q.data(),
-                    {packed, kTinyShape.n_head, 80}, packed + packed_floats(kTinyShape.n_head, 80),
-                    query);
-    const std::vector<Hard> hard = hard_queries(q);
-    for (int64_t head = 0; head < kTinyShape.n_head; ++head) {
-      const auto at = static_cast<size_t>(head);
-      if (hard[at].target < 0) continue;
-      const double certificate = double{query.residual[at]} *
-                                 double{index.rows().residual[hard[at].target]} /
-                                 std::sqrt(static_cast<double>(kTinyShape.latent - rank));
-      const double score =
-          entry_score(kTinyShape, index.rows(), query, q.data(), head, hard[at].target);
-      wanted.push_back(wanted_z(double{hard[at].best_kept}, score, certificate));
-    }
-  }
-
-  std::vector<uint16_t> rows_;
-  int64_t n_ = 0;
-  std::unique_ptr<RecallCache> cache_;
-  std::unique_ptr<DecodeStep> step_;
-  mutable Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> values_;
-};
 
 TEST_F(CalibrationTest, GoesFromProvisionalToCalibratedToStale) {
   fill(1024);
@@ -272,41 +177,6 @@ TEST_F(CalibrationTest, CoverageOfTheScoreTestIsBeta) {
     return beta_cdf(last.rank, static_cast<int64_t>(kHard) + 1 - last.rank, x);
   });
   EXPECT_GT(p, 0.001);
-}
-
-// Long enough observation gives each head a gate; the promise is of gate and score together, over
-// independent calibrations.
-TEST_F(CalibrationTest, EndToEndCoverage) {
-  fill(256);
-  std::vector<double> coverage;
-  int64_t n_hard = 0;
-  for (int set = 0; set < kSets; ++set) {
-    cache_->clear();
-    cache_->append(rows_.data(), n_);
-    while (cache_->maintain()) continue;
-    calibrate();
-    ASSERT_TRUE(cache_->calibration().holds());
-    int hard = 0;
-    int found = 0;
-    for (int at = 0; at < 25; ++at) {
-      const std::vector<float> q = seeking();
-      run(q);
-      for (const Hard& query : hard_queries(q)) {
-        if (query.target < 0) continue;
-        ++hard;
-        found += std::binary_search(step_->fetched().begin(), step_->fetched().end(),
-                                    static_cast<uint32_t>(query.target))
-                     ? 1
-                     : 0;
-      }
-    }
-    n_hard += hard;
-    coverage.push_back(static_cast<double>(found) / hard);
-  }
-  EXPECT_GT(n_hard, 1000);
-  const Moments moments = moments_of(coverage);
-  EXPECT_GE(moments.mean, 0.90 - 2 * moments.standard_error);
-  RecordProperty("mean_recall", std::to_string(moments.mean));
 }
 
 }  // namespace

@@ -102,6 +102,28 @@ TEST(ConformalTest, GateIsAnOrderStatisticToo) {
   EXPECT_EQ(gate_threshold(none, {}, {}), -std::numeric_limits<float>::infinity());
 }
 
+// Why 64 steps, 32 of them even, give no head a gate at 0.90: fewer than 19 hard queries are too
+// few, and 20 are more than 60% of all.
+TEST(ConformalTest, AGateNeedsAFewQueriesOfMany) {
+  const auto possible = [](double recall, int n_all) {
+    int n_possible = 0;
+    for (int n_hard = 0; n_hard <= n_all; ++n_hard) {
+      std::vector<float> all(static_cast<size_t>(n_all), 0.0f);  // no easy one would pass
+      std::vector<float> hard;
+      for (int at = 0; at < n_hard; ++at) {
+        hard.push_back(1 + static_cast<float>(at));
+        all[static_cast<size_t>(at)] = hard.back();
+      }
+      n_possible += std::isfinite(gate_threshold(hard, all, {recall})) ? 1 : 0;
+    }
+    return n_possible;
+  };
+  EXPECT_EQ(possible(0.9, 31), 0);
+  EXPECT_EQ(possible(0.9, 32), 1);
+  EXPECT_EQ(possible(0.9, 64), 21);
+  EXPECT_EQ(possible(0.8, 32), 12);
+}
+
 // With exchangeable queries the share that z is enough for is Beta(k, n + 1 - k) distributed.
 TEST(ConformalTest, CoverageOfIndependentQueriesIsBeta) {
   std::mt19937_64 random(kSeed);
