@@ -322,7 +322,9 @@ void DecodeStep::keep_best_of_each_head() noexcept {
 
 void DecodeStep::finish() noexcept {
   const auto row_bytes = static_cast<int64_t>(cache_.row_bytes());
-  counts_.bytes_read = (counts_.near_rows + counts_.fetched_rows) * row_bytes +
+  // An overflow was noticed when kept rows had been read: they are read again with all the others.
+  const auto n_again = counts_.overflowed ? static_cast<int64_t>(cache_.kept().size()) : 0;
+  counts_.bytes_read = (counts_.near_rows + counts_.fetched_rows + n_again) * row_bytes +
                        counts_.scanned_entries * cache_.index().entry_bytes();
   totals_.add(counts_);
 }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 
 #include "core/memory.h"
 #include "ctxzip/error.h"
@@ -36,6 +37,49 @@ TEST_F(RecallArchiveTest, ArchiveInAFileChangesNoBit) {
   }
   on_disk.archive_path = "/nowhere/at/all";
   EXPECT_THROW(make_cache(on_disk), Error);
+}
+
+// More rows fire than may be fetched: the step reads the whole file, and says so.
+TEST_F(RecallArchiveTest, AnOverflowReadsTheWholeFile) {
+  RecallOptions options = tiny_options();
+  options.max_fetched = 1;
+  options.archive_path = (std::filesystem::temp_directory_path() /
+                          ("recall-overflow-test-" + std::to_string(getpid())))
+                             .string();
+  const int64_t n = 2900;
+  const std::vector<uint16_t> rows = make_rows(n);
+  const auto file = make_cache(options);
+  file->append(rows.data(), n);
+  file->maintain();
+  options.archive_path.clear();
+  const auto memory = make_cache(options);
+  memory->append(rows.data(), n);
+  memory->maintain();
+  std::vector<int64_t> every(static_cast<size_t>(n));
+  std::iota(every.begin(), every.end(), int64_t{0});
+  DecodeStep step(*file);
+  DecodeStep dense(*memory);
+  dense.set_dense(true);
+  const int64_t n_kept = std::ssize(file->kept());
+  constexpr int64_t kRowBytes = 160;
+  constexpr int64_t kEntryBytes = 2 * (16 + 8) + 4;
+  for (int at = 0; at < 10; ++at) {
+    const std::vector<float> q = seeking_queries(rows, file->n_closed());
+    const std::vector<float> out = attend(step, *file, q);
+    EXPECT_EQ(out, attend(dense, *memory, q));
+    expect_near(out, exact(kTinyShape, q, rows, every), 1e-5);
+    const StepCounts& counts = step.counts();
+    EXPECT_TRUE(counts.overflowed);
+    EXPECT_GT(counts.fired_rows, options.max_fetched);
+    EXPECT_EQ(counts.fetched_rows, 0);
+    EXPECT_EQ(counts.near_rows, n);
+    EXPECT_EQ(counts.scanned_entries, file->n_closed());
+    // All rows, the kept ones twice (before the overflow was known), and the index.
+    EXPECT_EQ(counts.bytes_read, (n + n_kept) * kRowBytes + file->n_closed() * kEntryBytes);
+    EXPECT_EQ(dense.counts().bytes_read, n * kRowBytes);
+  }
+  EXPECT_EQ(step.totals().overflowed, 10);
+  EXPECT_EQ(step.totals().bytes_read, 10 * step.counts().bytes_read);
 }
 
 // Another session may be creating its archive under the same name, or a file may have it.
