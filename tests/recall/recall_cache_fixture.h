@@ -24,8 +24,9 @@ class RecallCacheTest : public RecallTest {
   }
 
   // Archived rows that score above everything that is attended to anyway, for any head.
+  template <typename Value>
   std::vector<uint32_t> winners(const RecallCache& cache, const std::vector<float>& q,
-                                const std::vector<uint16_t>& rows) {
+                                const std::vector<Value>& rows) {
     const MlaShape& shape = cache.shape();
     std::vector<bool> wins(static_cast<size_t>(cache.n_closed()));
     const std::vector<int64_t> near = near_rows(cache);

@@ -391,17 +391,42 @@ TEST_F(RecallCacheTest, ThreadsChangeNoBit) {
   }
 }
 
+// Rows of f32 are attended to as they are: rounding them to f16 would be seen. Entries of the index
+// are f16, and sound recall allows for that.
 TEST_F(RecallCacheTest, FloatRowsWorkToo) {
-  const std::vector<float> rows = normal(1100 * 80);
-  RecallOptions options = tiny_options();
-  options.sound = true;
-  const auto cache = make_cache(options, 2048, RowType::kF32);
-  cache->append(rows.data(), 1100);
-  cache->maintain();
-  const std::vector<float> q = make_queries();
-  std::vector<float> out = attend(*cache, q);
-  for (const float value : out) EXPECT_TRUE(std::isfinite(value));
-  EXPECT_EQ(cache->index().errors(0).side > 0, true) << "f16 entries round f32 branches";
+  const int64_t n = 1100;
+  const std::vector<float> rows = normal(n * kTinyShape.row_dim());
+  std::vector<uint16_t> halves(rows.size());
+  to_f16(rows.data(), halves.data(), std::ssize(rows));
+  for (const bool sound : {true, false}) {
+    RecallOptions options = tiny_options();
+    options.sound = sound;
+    const auto cache = make_cache(options, 2048, RowType::kF32);
+    cache->append(rows.data(), n);
+    cache->maintain();
+    EXPECT_GT(cache->index().errors(0).side, 0) << "f16 entries round f32 branches";
+    DecodeStep step(*cache);
+    size_t n_winners = 0;
+    for (int at = 0; at < 20; ++at) {
+      const std::vector<float> q = seeking_queries(rows, cache->n_closed());
+      const std::vector<float> out = attend(step, *cache, q);
+      std::vector<int64_t> attended = near_rows(*cache);
+      attended.insert(attended.end(), step.fetched().begin(), step.fetched().end());
+      expect_near(out, exact(kTinyShape, q, rows, attended), kTolerance);
+      EXPECT_GT(difference(out, exact(kTinyShape, q, halves, attended)), 3 * kTolerance);
+      const std::vector<uint32_t> all = winners(*cache, q, rows);
+      n_winners += all.size();
+      if (sound) {
+        EXPECT_TRUE(
+            std::includes(step.fetched().begin(), step.fetched().end(), all.begin(), all.end()));
+      }
+      while (cache->maintain()) continue;
+    }
+    EXPECT_GT(n_winners, 50u);
+    if (!sound) {
+      EXPECT_EQ(cache->calibration().phase, CalibrationPhase::kCalibrated);
+    }
+  }
 }
 
 TEST_F(RecallCacheTest, RefusesOptionsThatDoNotFit) {

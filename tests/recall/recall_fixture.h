@@ -50,8 +50,12 @@ class RecallTest : public ::testing::Test {
     return normal(shape.n_head * shape.row_dim(), sigma);
   }
 
-  // Queries that look for a random row each, with noise.
-  std::vector<float> seeking_queries(const std::vector<uint16_t>& rows, int64_t n_rows,
+  static float number(uint16_t half) { return half_to_float(half); }
+  static float number(float value) { return value; }
+
+  // Queries that look for a random row (f16 or f32) each, with noise.
+  template <typename Value>
+  std::vector<float> seeking_queries(const std::vector<Value>& rows, int64_t n_rows,
                                      const MlaShape& shape = kTinyShape, float noise = 0.5f) {
     std::vector<float> q = make_queries(shape, noise);
     std::uniform_int_distribution<int64_t> any_row(0, n_rows - 1);
@@ -61,25 +65,27 @@ class RecallTest : public ::testing::Test {
       const float times = strength(random_);
       for (int64_t dim = 0; dim < shape.row_dim(); ++dim) {
         q[static_cast<size_t>(head * shape.row_dim() + dim)] +=
-            times * half_to_float(rows[static_cast<size_t>(row * shape.row_dim() + dim)]);
+            times * number(rows[static_cast<size_t>(row * shape.row_dim() + dim)]);
       }
     }
     return q;
   }
 
+  template <typename Value>
   static double score(const MlaShape& shape, const std::vector<float>& q, int64_t head,
-                      const uint16_t* row) {
+                      const Value* row) {
     double sum = 0;
     for (int64_t dim = 0; dim < shape.row_dim(); ++dim) {
-      sum += double{q[static_cast<size_t>(head * shape.row_dim() + dim)]} *
-             double{half_to_float(row[dim])};
+      sum +=
+          double{q[static_cast<size_t>(head * shape.row_dim() + dim)]} * double{number(row[dim])};
     }
     return sum * double{shape.scale};
   }
 
   // Softmax attention over the listed rows, in double precision.
+  template <typename Value>
   static std::vector<float> exact(const MlaShape& shape, const std::vector<float>& q,
-                                  const std::vector<uint16_t>& rows,
+                                  const std::vector<Value>& rows,
                                   const std::vector<int64_t>& attended) {
     std::vector<float> out(static_cast<size_t>(shape.n_head * shape.latent), 0.0f);
     for (int64_t head = 0; head < shape.n_head; ++head) {
@@ -93,9 +99,9 @@ class RecallTest : public ::testing::Test {
       for (size_t at = 0; at < attended.size(); ++at) {
         const double weight = std::exp(scores[at] - max);
         total += weight;
-        const uint16_t* row = rows.data() + attended[at] * shape.row_dim();
+        const Value* row = rows.data() + attended[at] * shape.row_dim();
         for (int64_t dim = 0; dim < shape.latent; ++dim) {
-          sums[static_cast<size_t>(dim)] += weight * double{half_to_float(row[dim])};
+          sums[static_cast<size_t>(dim)] += weight * double{number(row[dim])};
         }
       }
       for (int64_t dim = 0; dim < shape.latent; ++dim) {
@@ -106,17 +112,21 @@ class RecallTest : public ::testing::Test {
     return out;
   }
 
-  static void expect_near(const std::vector<float>& found, const std::vector<float>& want,
-                          double tolerance) {
-    ASSERT_EQ(found.size(), want.size());
-    double difference = 0;
+  // The largest difference, of `want`'s largest value; infinite where values are missing or not
+  // finite.
+  static double difference(const std::vector<float>& found, const std::vector<float>& want) {
+    double worst = found.size() == want.size() ? 0 : std::numeric_limits<double>::infinity();
     double size = 0;
-    for (size_t at = 0; at < want.size(); ++at) {
-      ASSERT_TRUE(std::isfinite(found[at]));
-      difference = std::max(difference, std::abs(double{found[at]} - double{want[at]}));
+    for (size_t at = 0; at < std::min(found.size(), want.size()); ++at) {
+      if (!std::isfinite(found[at])) return std::numeric_limits<double>::infinity();
+      worst = std::max(worst, std::abs(double{found[at]} - double{want[at]}));
       size = std::max(size, std::abs(double{want[at]}));
     }
-    EXPECT_LE(difference, tolerance * size);
+    return worst == 0 ? 0 : worst / size;
+  }
+  static void expect_near(const std::vector<float>& found, const std::vector<float>& want,
+                          double tolerance) {
+    EXPECT_LE(difference(found, want), tolerance);
   }
 
   static std::vector<float> attend(RecallCache& cache, const std::vector<float>& q) {
