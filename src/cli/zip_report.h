@@ -30,8 +30,8 @@ std::string zip_table(const ZipResult& result);
 // "5.2 MiB -> 2.0 MiB", with what is not evicted.
 std::string describe_cache(const ZipReport& report);
 
-// "lossy: -0.004 nats/token on the text, ...", or that nothing was evicted or measured; `reads_few`:
-// under VestigeKV.
+// "lossy: -0.004 nats/token on the text, ...", or that nothing was evicted or measured;
+// `reads_few`: under VestigeKV.
 std::string describe_loss(const ZipReport& report, bool reads_few = false);
 
 }  // namespace ctxzip::cli

@@ -128,9 +128,8 @@ std::optional<ReportFile> models_figure(const Report& report) {
   }
   const std::optional<double> ratio = compared_ratio(ratios);
   if (!ratio) return std::nullopt;
-  std::copy_if(
-      report.relative.begin(), report.relative.end(), std::back_inserter(rows),
-      [&](const RelativeRow& row) { return row.setting.empty() && row.ratio == *ratio; });
+  std::copy_if(report.relative.begin(), report.relative.end(), std::back_inserter(rows),
+               [&](const RelativeRow& row) { return row.setting.empty() && row.ratio == *ratio; });
   const auto models = names_of(rows, [](const RelativeRow& row) { return row.model; });
   if (models.size() < 2) return std::nullopt;
   BarPlot plot{

@@ -75,7 +75,8 @@ class RecallCache {
   // kInvalidArgument for a state that does not fit (state_problem), kTooLong, kIo.
   void restore(const RecallState& state, const void* rows);
 
-  // Of an archive on disk: pages that attending to everything brought in leave this process's memory.
+  // Of an archive on disk: pages that attending to everything brought in leave this process's
+  // memory.
   void drop_archive_pages() noexcept { store_.drop_resident(); }
   // Empties the cache for another sequence; nothing of this one can be seen by the next.
   void clear();
