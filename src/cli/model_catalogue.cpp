@@ -124,6 +124,15 @@ std::span<const CatalogueModel> catalogue() {
       vestige("vestige-b3", "For experiments: vestige-b1 from a third seed", "VestigeKV B3",
               "vestige/vestige-b3.gguf", 1166368,
               "850531bc5907fa92adf426381d062c49c80ba5a5a1255025617222642387eb38"),
+      vestige("vestige-c1", "For experiments: deepseek2, all latent, rotated", "VestigeKV C1",
+              "vestige/vestige-c1.gguf", 986816,
+              "fd6702e33f712355f0459be468cbdfbbb01f3eba62bb64bea56c892b24084467"),
+      vestige("vestige-d1", "For experiments: granitehybrid, unrotated keys", "VestigeKV D1",
+              "vestige/vestige-d1.gguf", 1353376,
+              "07e918a8f23efd2a705a3422d860838f4719613037b646d09a4ecf2ad761e77b"),
+      vestige("vestige-e1", "For experiments: granitehybrid, rotated keys", "VestigeKV E1",
+              "vestige/vestige-e1.gguf", 1353376,
+              "8ea9ba79cccb80f43f19a90a560217e631889779bdab40ab7bc980f4fc5509c3"),
   };
   return kModels;
 }

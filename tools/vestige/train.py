@@ -4,7 +4,7 @@
 
 a: [delta, latent] x 2, branch not rotated (kimi-linear); b: the same with a rotated branch (kimi-linear-rope);
 c: three latent layers, rotated (deepseek2); d: [state space, attention to unrotated keys] x 2 (granitehybrid), e: d with
-rotated keys. Data depend on the seed alone, so all models of one seed see the same text.
+rotated keys. Data depend on the seed and the stages alone: a and b of one seed see the same text, and so do d and e.
 Writes FOLDER/NAME-sSEED.pt after every stage, from which a training that was stopped goes on, and at the end .json
 (loss curve, needles found). A model needs half an hour of one core. Needs torch and numpy.
 """
