@@ -85,7 +85,8 @@ TEST_P(TrainedModels, ComputeWhatLibllamaComputes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TrainedModels,
-                         testing::Values("a1", "a1-long", "b1", "a2", "b2", "a3", "b3", "c1", "d1", "e1"),
+                         testing::Values("a1", "a1-long", "b1", "a2", "b2", "a3", "b3", "c1", "d1",
+                                         "e1"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::replace(name.begin(), name.end(), '-', '_');
