@@ -239,7 +239,7 @@ TEST_F(CliFlags, AnalyzeRefusesTextsItCannotUse) {
 TEST_F(CliFlags, ModelListNamesTheCatalogue) {
   EXPECT_NE(run({"model", "list"}).out.find("qwen2.5-coder-1.5b"), std::string::npos);
   const auto json = nlohmann::json::parse(run({"model", "list", "--json"}).out);
-  ASSERT_EQ(json["models"].size(), 11U);
+  ASSERT_EQ(json["models"].size(), 14U);
   EXPECT_EQ(json["models"][0]["name"], "smollm2-135m");
   EXPECT_EQ(json["models"][0]["default"], true);
   EXPECT_EQ(json["models"][0]["installed"], false);
