@@ -182,7 +182,9 @@ bool chooses_experts(const TinyModel& model) {
   if (architecture == "deepseek2" || architecture == "kimi-linear") {
     return model.n_leading_dense < 2;
   }
-  return architecture == "qwen3moe" || (architecture == "granitehybrid" && model.n_expert > 0);
+  // One expert of several: another one changes all of a token's output.
+  if (architecture == "qwen3moe") return model.n_expert_used == 1;
+  return architecture == "granitehybrid" && model.n_expert > 0;
 }
 
 // With f16 rows and f16 or f32 weights the rows' rounding is all there is. It turns near-ties of
