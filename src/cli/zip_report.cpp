@@ -35,11 +35,11 @@ Json zip_json(const ZipResult& result) {
 }
 
 std::string describe_loss(const ZipReport& report, bool reads_few) {
-  const bool rounded = report.row_type == "q8" || report.row_type == "q4";
-  const bool whole = report.pairs_kept == report.pairs_total;
   if (reads_few) {
     return "nothing was evicted; what reading few of the rows loses was not measured";
   }
+  const bool rounded = report.row_type == "q8" || report.row_type == "q4";
+  const bool whole = report.pairs_kept == report.pairs_total;
   if (whole && !rounded) return "lossless: nothing was evicted";
   const std::string what =
       whole ? fmt::format("nothing was evicted, rows are {}", report.row_type) : "lossy";

@@ -15,8 +15,8 @@ namespace ctxzip::eval {
 
 struct RowSelection {
   Method scores = Method::kSigma;
-  int64_t principal =
-      0;  // sigma of the branch's (key's) first so many principal directions; 0: all
+  // Sigma of the first so many principal directions of the branch or key; 0: of all.
+  int64_t principal = 0;
   bool half_recent = false;  // half of the budget goes to the newest rows
 };
 
