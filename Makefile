@@ -54,7 +54,7 @@ lint: configure
 	@tools/lint.sh $(BUILD)
 
 format:
-	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+	@git ls-files --cached --others --exclude-standard '*.h' '*.cpp' | xargs clang-format -i
 
 clean:
 	rm -rf $(BUILD) $(ASAN_BUILD)

@@ -5,7 +5,7 @@ set -euo pipefail
 build=${1:-build}
 cd "$(dirname "$0")/.."
 
-mapfile -t sources < <(git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'fuzz/*.cpp' 'examples/*.cpp')
+mapfile -t sources < <(git ls-files --cached --others --exclude-standard 'include/*.h' 'src/*.h' 'src/*.cpp' 'tests/*.h' 'tests/*.cpp' 'bench/*.h' 'bench/*.cpp' 'fuzz/*.cpp' 'examples/*.cpp')
 clang-format --dry-run --Werror "${sources[@]}"
 
 # A folder of src includes only itself and folders before it in docs/design.md.
@@ -27,6 +27,6 @@ if grep -rnE '#include [<"](ggml|gguf|llama)' include; then
 fi
 [ $failed -eq 0 ]
 
-mapfile -t units < <(git ls-files 'src/core/*.cpp' 'src/cache/*.cpp' 'src/attention/*.cpp' 'src/score/*.cpp' 'src/select/*.cpp' 'src/format/*.cpp' 'src/engine/*.cpp')
+mapfile -t units < <(git ls-files --cached --others --exclude-standard 'src/core/*.cpp' 'src/cache/*.cpp' 'src/attention/*.cpp' 'src/score/*.cpp' 'src/select/*.cpp' 'src/format/*.cpp' 'src/engine/*.cpp')
 printf '%s\n' "${units[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p "$build" --quiet 2>/dev/null
 echo "lint: ok"

@@ -1,4 +1,5 @@
-// Audits of a stream: what recall found, whether that is what was promised, and what follows if not.
+// Audits of a stream: what recall found, whether that is what was promised, and what follows if
+// not.
 #include <cstdio>
 
 #include "recall_stream_fixture.h"

@@ -31,7 +31,9 @@ inline StreamOptions small_blocks() {
   return options;
 }
 
-inline std::vector<float> floats(std::span<const float> logits) { return {logits.begin(), logits.end()}; }
+inline std::vector<float> floats(std::span<const float> logits) {
+  return {logits.begin(), logits.end()};
+}
 
 inline std::vector<float> decode_all(RecallStream& stream, const std::vector<Token>& tokens) {
   std::vector<float> all;
